@@ -1,81 +1,19 @@
 /** A folder of experiments at the manager's listener: every result once, whatever becomes of the runners. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { PeerErrors } from "../../../src/base/peer-errors.js";
-import { TracedConnections } from "../../../src/base/traced-connections.js";
-import { checkInvariants } from "../../../src/dispatch/invariants.js";
-import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
-import { Aftermath } from "../../../src/protocols/runexp/experiments/aftermath.js";
-import { ExperimentJobs } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
-import { findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
-import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
-import { openShop, type Shop } from "../../client/shop.js";
+import { beforeEach, describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
+import { type Batch, type BatchOptions, newStudy, openBatch as openBatchIn, writeScripts } from "./batch-kit.js";
 import { LiteralRunner } from "./peers.js";
 import { QuickRunner } from "./quick-runner.js";
 
 let dir: string;
-const open: (() => Promise<void> | void)[] = [];
-
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "laboro-batch-"));
-  for (const name of ["runs", "outputs", "drafts"]) mkdirSync(join(dir, name));
-});
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-  rmSync(dir, { recursive: true, force: true });
+  dir = newStudy();
 });
 
-interface Opened {
-  readonly shop: Shop;
-  readonly batch: ExperimentJobs;
-  readonly port: number;
-  readonly complaints: string[];
-  readonly lines: string[];
-  readonly aftermath: Aftermath;
-}
-
-function write(scripts: Readonly<Record<string, string>>): void {
-  for (const [path, script] of Object.entries(scripts)) {
-    mkdirSync(join(dir, "runs", path, ".."), { recursive: true });
-    writeFileSync(join(dir, "runs", path), script);
-  }
-}
-
-async function openBatch(
-  options: { readonly standing?: boolean; readonly maxResultBytes?: number } = {},
-): Promise<Opened> {
-  const { experiments } = findExperiments(join(dir, "runs"));
-  const shop = await openShop({ settings: { standing: options.standing ?? false } });
-  const { core } = shop.broker;
-  const aftermath = new Aftermath(join(dir, "outputs"));
-  const lines: string[] = [];
-  const screen = new ProgressOutput(
-    { progress: false, assignments: false, ends: "all" },
-    (text) => void lines.push(text),
-  );
-  const place = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), drafts: join(dir, "drafts") };
-  const batch = new ExperimentJobs(core, place, aftermath, screen, experiments, experiments);
-  await batch.submitOrResume(shop.client, experiments, "default");
-  const complaints: string[] = [];
-  const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
-  const { guard } = shop.broker;
-  const peerErrors = new PeerErrors(log);
-  const context = { core, guard, log, peerErrors, connections: new TracedConnections(), settings: {} };
-  const place0 = { host: "127.0.0.1", ports: [0] };
-  const listener = await openManager(context, place0, {
-    experiments: batch,
-    limits: {
-      exchangeTimeoutMs: 2_000,
-      ...(options.maxResultBytes === undefined ? {} : { maxResultBytes: options.maxResultBytes }),
-    },
-  });
-  open.push(() => listener.close());
-  open.push(() => checkInvariants(core.state));
-  return { shop, batch, port: Number(new URL(listener.urls[0] ?? "").port), complaints, lines, aftermath };
-}
+const write = (scripts: Readonly<Record<string, string>>): void => writeScripts(dir, scripts);
+const openBatch = (options: BatchOptions = {}): Promise<Batch> => openBatchIn(dir, options);
 
 const resFiles = (): string[] =>
   readdirSync(join(dir, "outputs"), { recursive: true })

@@ -73,7 +73,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
       total: { slots: 0 },
       reserveRequests: 0,
       resumable: false,
-      canPrefetch: true,
+      canPrefetch: false,
       taskKinds: ["script", "command"],
       address,
     };
@@ -99,11 +99,11 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#petoOpen = false;
     clearTimeout(this.#nextPetoTimer);
     clearTimeout(this.#assignmentTimer);
-    if (known) this.#manager.core.workerDisconnected(this.id, this, orderly);
     if (known && !orderly && !this.#closing) {
       const { length } = [...this.#sent.values()].filter(({ experiment }) => experiment);
       this.#manager.experiments?.lost(this.host, length);
     }
+    if (known) this.#manager.core.workerDisconnected(this.id, this, orderly);
     this.#manager.gone(this);
   }
 

@@ -33,7 +33,7 @@ export interface RunnerOptions {
   readonly reconnectTimeoutMs?: number;
   /** The first connection is tried again too. */
   readonly retryFirstConnect?: boolean;
-  /** Between an ATENDI and the next PETO: ten seconds, by the text. */
+  /** HOLD_MS if absent. */
   readonly holdMs?: number;
   readonly log?: Log;
   readonly on?: Partial<RunnerEvents>;
@@ -68,7 +68,8 @@ export interface Runner {
   stop(kill: boolean): void;
 }
 
-const HOLD_MS = 10_000;
+/** Between an ATENDI and the next PETO, by the text. */
+export const HOLD_MS = 10_000;
 const RECONNECT_TIMEOUT_MS = 600_000;
 const FIRST_RECONNECT_DELAY_MS = 100;
 const MAX_RECONNECT_DELAY_MS = 5_000;
