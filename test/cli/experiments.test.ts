@@ -56,6 +56,32 @@ const lines = (text: string): string[] =>
 
 describe("laboro experiments", () => {
   it(
+    "runs at this machine what a lost runner had, although the local runner had to go before",
+    async () => {
+      const { site, dir, start, outputs } = study({});
+      const go = site.path("go");
+      for (const name of ["a", "b", "c"]) {
+        fs.mkdirSync(join(dir, "runs"), { recursive: true });
+        fs.writeFileSync(join(dir, "runs", `${name}.sh`), `while [ ! -e '${go}' ]; do sleep 0.05; done; echo RES:done`);
+      }
+      const port = await freePort();
+      const run = start("-p", String(port), "--local", "2", "-q", "-a");
+      await until("the listener is open", () => reaches(port), LONG);
+      const doomed = await LiteralRunner.join(port, "doomed");
+      const { name } = await doomed.takes();
+      fs.writeFileSync(go, "");
+      await until("the others have ended", () => (run.said.match(/finished/g) ?? []).length === 2, LONG);
+      doomed.cut();
+      await ended(run, "the run");
+      expect(run.exitCode).toBe(0);
+      expect(run.said).toContain("[doomed] is gone: its experiment waits for another runner");
+      expect(run.said).toContain(`finished ${name} with success`);
+      expect(outputs()).toEqual(["a.res", "b.res", "c.res", "runexp.am"]);
+    },
+    LONG,
+  );
+
+  it(
     "with --ban gives nothing more to a runner that fails at most of it",
     async () => {
       const names = Array.from({ length: 14 }, (_, i) => `e${i}.sh`);
