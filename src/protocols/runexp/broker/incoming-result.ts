@@ -1,6 +1,7 @@
 /**
  * One result that is being received: an experiment's goes to its file as it is; of a task's result only the task's own output goes to the
- * store. The socket is paused while too many bytes are not on disk.
+ * store. The socket is paused while too many bytes are not on disk. A result that is too large is received and not kept: its task has
+ * failed, and its runner goes on.
  */
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
@@ -28,6 +29,8 @@ export class IncomingResult {
   readonly #callbacks: IncomingResultCallbacks;
   readonly #file: ResultFile | undefined;
   readonly #reader: TaskReportReader | undefined;
+  /** Why it is not kept. */
+  readonly #refusal: string | undefined;
   #stored = 0;
   #unwrittenBytes = 0;
 
@@ -37,12 +40,14 @@ export class IncomingResult {
     task: SentTask,
     status: Status,
     file: ResultFile | undefined,
+    refusal: string | undefined,
     callbacks: IncomingResultCallbacks,
   ) {
     this.#core = core;
     this.worker = worker;
     this.task = task;
-    this.status = status;
+    this.status = refusal === undefined ? status : "failure";
+    this.#refusal = refusal;
     this.#file = file;
     this.#callbacks = callbacks;
     this.#reader = task.experiment ? undefined : new TaskReportReader(task.mark, (bytes) => this.#store(bytes));
@@ -50,6 +55,7 @@ export class IncomingResult {
 
   /** Throws where its file cannot be written. */
   push(bytes: Buffer): void {
+    if (this.#refusal !== undefined) return;
     if (this.#reader === undefined) this.#file?.write(bytes);
     else this.#reader.push(bytes);
   }
@@ -61,6 +67,7 @@ export class IncomingResult {
    */
   async record(settle: (done: Done) => Promise<void>, onDurable: () => void): Promise<boolean> {
     const outcome = this.#outcome();
+    if (this.#refusal !== undefined) this.#file?.write(Buffer.from(`runexp summary: failure\n\n${this.#refusal}\n`));
     await this.#file?.sync();
     const { job, index, attempt, started } = this.task;
     const holder = this.#core.state.workers.get(this.worker);
@@ -81,6 +88,7 @@ export class IncomingResult {
   }
 
   #outcome(): OutcomeFields {
+    if (this.#refusal !== undefined) return { error: this.#refusal };
     if (this.#reader === undefined) return experimentOutcome(this.status);
     return taskOutcome(this.#reader.end(), this.status, this.task);
   }

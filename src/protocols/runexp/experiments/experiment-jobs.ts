@@ -10,7 +10,7 @@ import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { type Range, rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
-import type { Experiment, Experiments, ResultFile } from "../broker/experiments.js";
+import type { Experiment, Experiments, OpenExperiments, ResultFile } from "../broker/experiments.js";
 import type { Status } from "../messages.js";
 import type { Aftermath } from "./aftermath.js";
 import { bytesOf, displayPath, type FoundExperiment, readScript } from "./folder.js";
@@ -115,6 +115,11 @@ export class ExperimentJobs implements Experiments {
     return this.#open().length === 0;
   }
 
+  /** Some are to be assigned. */
+  get someWait(): boolean {
+    return !this.#open().every(nothingWaits);
+  }
+
   /** Nothing is at a runner. */
   get noneRunning(): boolean {
     return this.#open().every(({ assigned }) => assigned === 0);
@@ -189,10 +194,15 @@ export class ExperimentJobs implements Experiments {
     this.#screen.hostNotice(host, words[standing]);
   }
 
-  nothingLeftFor(worker: WorkerId): boolean {
-    return this.#open().every(
-      (job) => nothingWaits(job) && [...job.claims].every((claim) => claim.worker.profile.id === worker),
-    );
+  whereOpen(worker: WorkerId): OpenExperiments {
+    if (this.someWait) return "waiting";
+    const here = this.#open().every(({ claims }) => [...claims].every((claim) => claim.worker.profile.id === worker));
+    return here ? "here" : "elsewhere";
+  }
+
+  lost(host: string, experiments: number): void {
+    const what = experiments === 1 ? "its experiment waits" : `its ${experiments} experiments wait`;
+    this.#screen.hostNotice(host, experiments === 0 ? "is gone" : `is gone: ${what} for another runner`);
   }
 }
 
