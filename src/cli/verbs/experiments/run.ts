@@ -202,8 +202,7 @@ async function waitUntilEnded(
 
 /** From now on each runner gets FINO when it asks; what it runs may end. */
 function drainRunners({ core }: RunningBroker): void {
-  for (const { profile } of [...core.state.workers.values()]) {
-    if (profile.protocol !== "runexp") continue;
+  for (const { profile } of core.workers("runexp")) {
     core.workerDrains(profile.id);
     core.portOf(profile.id)?.drain();
   }
@@ -212,10 +211,7 @@ function drainRunners({ core }: RunningBroker): void {
 /** Runners get FINO when they ask. One that has disconnected is not waited for. */
 async function waitForRunnersToLeave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
   const deadline = Date.now() + LEAVE_MS;
-  const runnersConnected = (): boolean =>
-    [...broker.core.state.workers.values()].some(
-      ({ connected, profile }) => connected && profile.protocol === "runexp",
-    );
+  const runnersConnected = (): boolean => broker.core.workers("runexp").some(({ connected }) => connected);
   while (runnersConnected() && Date.now() < deadline && !interrupt.twice.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

@@ -12,7 +12,7 @@ import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "..
 import { type AssignedTask, AssignedTaskMap, isInRanges, rangeOf } from "./assigned-task-map.js";
 import { indexOfPair, toFuqTask } from "./fuq-task.js";
 import { SlotCapacity } from "./slot-capacity.js";
-import { outcomeOf, recordOutcome, startTimeOf } from "./task-outcome.js";
+import { outcomeOf, recordOutcome } from "./task-outcome.js";
 
 export interface AssignedTasksOptions {
   readonly core: Core;
@@ -66,10 +66,10 @@ export class AssignedTasks {
     const known = await this.#core.claimedBy(profile.id);
     if (this.#closed) return;
     for (const { job, first, last, attempt } of known) {
-      const open = this.#core.state.jobs.get(job);
+      const open = this.#core.job(job);
       for (let index = first; index <= last && open !== undefined; index++) {
-        const since = startTimeOf(this.#core, profile.id, job, index);
-        const task = taskNumber(open.job, index);
+        const since = this.#core.claimOf(profile.id, job, index)?.startedAt ?? now();
+        const task = taskNumber(open, index);
         this.#tasks.add({ jobId: job, task, index, attempt, state: "running", since, timedOut: false });
       }
     }
@@ -336,7 +336,7 @@ export class AssignedTasks {
 
   /** fuq knows no time limits: the foreman cancels what takes too long. */
   #watchLimit(held: AssignedTask): void {
-    const limitMs = this.#core.state.jobs.get(JobId(held.jobId))?.job.limits.timeLimitMs;
+    const limitMs = this.#core.job(JobId(held.jobId))?.limits.timeLimitMs;
     clearTimeout(held.limitTimer);
     if (limitMs === undefined || held.timedOut) return;
     const leftMs = held.since + limitMs - now();

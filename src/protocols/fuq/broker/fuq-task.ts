@@ -20,6 +20,6 @@ export function toFuqTask(given: Job, index: TaskIndex): Task | undefined {
 
 /** Undefined where no open job has this task. */
 export function indexOfPair(core: Core, { jobId, task }: TaskPair): TaskIndex | undefined {
-  const open = core.state.jobs.get(JobId(jobId));
-  return open === undefined ? undefined : taskIndex(open.job, task);
+  const open = core.job(JobId(jobId));
+  return open && taskIndex(open, task);
 }

@@ -166,7 +166,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
 
   /** False where there is no answer yet. */
   #answer(): boolean {
-    const worker = this.#manager.core.state.workers.get(this.id);
+    const worker = this.#manager.core.worker(this.id);
     if (this.#finishing) return this.#reply(() => this.#replies.finish());
     if (worker?.standing === "banned") {
       this.#returnUnsent();

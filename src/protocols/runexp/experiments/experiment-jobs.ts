@@ -4,8 +4,6 @@
 import type { Core } from "../../../broker/core.js";
 import type { OperationOutput } from "../../../broker/operations/index.js";
 import type { Client } from "../../../client/client.js";
-import { standingRecordOf } from "../../../dispatch/standing.js";
-import type { JobState } from "../../../dispatch/state.js";
 import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { type Range, rangesOf } from "../../../model/ranges.js";
@@ -117,7 +115,7 @@ export class ExperimentJobs implements Experiments {
 
   /** Nothing is at a runner. */
   get noneRunning(): boolean {
-    return this.#open().every(({ assigned }) => assigned === 0);
+    return this.#open().every(({ workers }) => workers.length === 0);
   }
 
   /** Each was assigned at least once. */
@@ -134,8 +132,8 @@ export class ExperimentJobs implements Experiments {
     return this.#ended.has(name);
   }
 
-  #open(): JobState[] {
-    return [...this.#jobs].map((id) => this.#core.state.jobs.get(id)).filter((job) => job !== undefined);
+  #open() {
+    return [...this.#jobs].map((id) => this.#core.openWork(id)).filter((work) => work !== undefined);
   }
 
   // Calls of the listener
@@ -177,7 +175,7 @@ export class ExperimentJobs implements Experiments {
   }
 
   #reportStanding(host: string): void {
-    const { standing, results, succeeded, recent } = standingRecordOf(this.#core.state, host);
+    const { standing, results, succeeded, recent } = this.#core.standingOf(host);
     if (standing === (this.#standings.get(host) ?? "good")) return;
     this.#standings.set(host, standing);
     const failures = recent.split("-").length - 1;
@@ -190,14 +188,9 @@ export class ExperimentJobs implements Experiments {
   }
 
   nothingLeftFor(worker: WorkerId): boolean {
-    return this.#open().every(
-      (job) => nothingWaits(job) && [...job.claims].every((claim) => claim.worker.profile.id === worker),
-    );
+    return this.#open().every(({ waits, workers }) => !waits && workers.every((one) => one === worker));
   }
 }
-
-const nothingWaits = ({ ready, inBackoff, mayLease, leasing }: JobState): boolean =>
-  ready === 0 && inBackoff.size === 0 && !mayLease && !leasing;
 
 async function entriesOf(client: Client, job: number): Promise<string[]> {
   const found: string[] = [];

@@ -16,7 +16,6 @@ import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import { CallTasks, type TaskCall } from "../../../broker/sessions/call-tasks.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import { standingRecordOf } from "../../../dispatch/standing.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import {
@@ -82,7 +81,7 @@ export class Scale0WorkerSession implements WorkerPort {
   // Messages of the worker
 
   connect(connect: ConnectRequest): void {
-    if (standingRecordOf(this.#context.core.state, this.#profile.name).standing === "banned") {
+    if (this.#context.core.standingOf(this.#profile.name).standing === "banned") {
       this.disconnect(401, `${this.#profile.name} is banned here`);
       return;
     }

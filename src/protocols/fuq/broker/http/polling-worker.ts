@@ -113,7 +113,7 @@ export class PollingWorker implements WorkerPort {
       this.#returnTasks(this.#tasks.undelivered(this.#missing, since));
       this.#returnMissing();
       this.#publishSlots();
-    }, 2 * this.#core.state.settings.graceMs).unref();
+    }, 2 * this.#core.graceMs).unref();
   }
 
   get #missing(): number {
@@ -134,7 +134,7 @@ export class PollingWorker implements WorkerPort {
   }
 
   async #findTask({ job, task }: TaskUpdate): Promise<PolledTask | undefined> {
-    const found = this.#core.state.jobs.get(job)?.job ?? (await this.#core.store.job(job));
+    const found = await this.#core.storedJob(job);
     const index = found && taskIndex(found, task);
     if (index === undefined) throw new HttpError(500);
     const known = this.#tasks.get(job, index);
