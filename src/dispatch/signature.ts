@@ -107,7 +107,7 @@ export const fitCount = (worker: WorkerState, signature: Signature): number => c
 
 /** How many fit when the worker has no other work. */
 export const maxFitCount = (worker: WorkerState, signature: Signature): number =>
-  countIn(worker.profile.total, worker, signature);
+  countIn({ ...worker.profile.total, slots: worker.mostSlots }, worker, signature);
 
 function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, signature: Signature): number {
   const { needs } = signature.requirement;
@@ -146,12 +146,6 @@ function reindexWorkerIn(worker: WorkerState, signature: Signature): void {
   if (fitCount(worker, signature) > 0) signature.available.upsert(worker);
   else signature.available.remove(worker);
   if (signature.wide) signature.byFreeSlots.upsert(worker);
-}
-
-/** The same, after the number of its slots changed. */
-export function reindexSlots(worker: WorkerState): void {
-  for (const signature of worker.capableOf) signature.capacity = undefined;
-  reindexWorker(worker);
 }
 
 /** Updates the worker's signatures after its profile changed. */

@@ -19,7 +19,7 @@ import { retractClaims } from "./prefetch.js";
 import { type Reconciled, type ReportedTasks, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
 import { loseClaim, loseClaims } from "./results.js";
-import { leaveSignatures, occupy, reindexSlots, reindexWorker, updateSignatures } from "./signature.js";
+import { leaveSignatures, occupy, reindexWorker, updateSignatures } from "./signature.js";
 import { standingOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
 import { absentProfile, deleteRecord, recordOf } from "./worker-records.js";
@@ -161,7 +161,7 @@ export function onProfile(state: State, out: Decisions, profile: WorkerProfile, 
 export function onSlots(state: State, out: Decisions, id: WorkerId, slots: number, now: number): void {
   const worker = state.workers.get(id);
   if (worker?.connected !== true || worker.profile.total.slots === slots) return;
-  const { free, profile, reservedFor } = worker;
+  const { free, profile } = worker;
   const more = slots - profile.total.slots;
   worker.profile = { ...profile, total: { ...profile.total, slots } };
   if ((free.slots ?? 0) + more < 0) recomputeFree(state, worker);
@@ -170,9 +170,9 @@ export function onSlots(state: State, out: Decisions, id: WorkerId, slots: numbe
     worker.mostSlots = slots;
     updateSignatures(state, worker);
   }
-  reindexSlots(worker);
-  // With fewer slots than the task needs that it is reserved for, it takes other work.
-  if (more > 0 || reservedFor !== undefined) fillWorker(state, out, worker, now);
+  reindexWorker(worker);
+  // Also with fewer: a wide task that no longer fits leaves slots to others.
+  if ((free.slots ?? 0) > 0) fillWorker(state, out, worker, now);
 }
 
 /** After a start of the broker: a claim whose worker has yet to come back. */
