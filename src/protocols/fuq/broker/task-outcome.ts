@@ -1,11 +1,11 @@
 /** The outcome of a task, from fuq's words to the broker's. */
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
+import type { AssignedTask } from "../../../broker/sessions/assigned-tasks.js";
 import type { Done } from "../../../dispatch/index.js";
 import { JobId, type WorkerId } from "../../../model/ids.js";
 import type { Update } from "../messages.js";
 import { outcomeFromStatus } from "../outcome.js";
-import { type AssignedTask, rangeOf } from "./assigned-task-map.js";
 import { indexOfPair } from "./fuq-task.js";
 import { logPath } from "./job-description.js";
 
@@ -16,11 +16,11 @@ type ReportedStatus = Pick<Update, "success" | "status">;
  * One that was over its time limit and has not succeeded meanwhile timed out, whatever its worker reports. Nothing is reported of one that
  * was cancelled by the text.
  */
-export function outcomeOf(held: AssignedTask, reported?: ReportedStatus): FuqOutcome {
-  const { job, first: index, attempt } = rangeOf(held);
-  const late = held.timedOut && reported?.success !== true;
+export function outcomeOf(task: AssignedTask<object>, reported?: ReportedStatus): FuqOutcome {
+  const { job, index, attempt, since: started } = task;
+  const late = task.timedOut && reported?.success !== true;
   const end = reported === undefined ? {} : outcomeFromStatus(reported.success, reported.status);
-  return { job, index, attempt, started: held.since, ended: now(), ...end, ...(late ? { timedOut: true } : {}) };
+  return { job, index, attempt, started, ended: now(), ...end, ...(late ? { timedOut: true } : {}) };
 }
 
 /** A worker of fuq sends no output: that of the task says where its log is. */
