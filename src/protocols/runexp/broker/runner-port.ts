@@ -38,7 +38,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   readonly host: string;
   readonly #manager: Manager;
   readonly #replies: PetoReplies;
-  #profile: WorkerProfile;
+  readonly #profile: WorkerProfile;
   #state: "joining" | "working" | "gone" = "joining";
   /** It has got, or is to get, FINO. */
   #finishing = false;
@@ -238,9 +238,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   #updateSlots(): void {
     if (this.#state !== "working") return;
     const slots = this.#sent.size + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0));
-    if (slots === this.#profile.total.slots) return;
-    this.#profile = { ...this.#profile, total: { slots } };
-    this.#manager.core.workerChanged(this.#profile);
+    this.#manager.core.workerSlots(this.id, slots);
   }
 
   #returnUnsent(tasks: readonly UnsentTask[] = this.#unsent): void {

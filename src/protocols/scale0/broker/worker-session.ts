@@ -399,7 +399,9 @@ export class Scale0WorkerSession implements WorkerPort {
     const same = services.length === before.services.length && services.every((one, i) => one === before.services[i]);
     if (same && slots === before.total.slots) return;
     this.#profile = { ...before, services, total: { slots } };
-    if (this.#joined && this.#state !== "forgotten") this.#context.core.workerChanged(this.#profile);
+    if (!this.#joined || this.#state === "forgotten") return;
+    if (same) this.#context.core.workerSlots(before.id, slots);
+    else this.#context.core.workerChanged(this.#profile);
   }
 
   #slots(): number {
