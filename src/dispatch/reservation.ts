@@ -58,6 +58,8 @@ function mayPass({ reservedFor, profile }: WorkerState, { job, signature }: JobS
   const { signature: wide, used } = reservedFor;
   const next = wide.jobs.peek();
   if (next === undefined || job.priority > next.job.priority) return true;
+  // It offers fewer slots than the wide task needs, and may never offer more again.
+  if (wide.requirement.needs.slots > profile.total.slots - profile.reserveRequests) return true;
   for (const name in wide.requirement.needs) {
     const kept = wide.requirement.needs[name] ?? 0;
     const need = job.requirement.needs[name] ?? 0;

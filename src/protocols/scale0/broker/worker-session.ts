@@ -15,7 +15,6 @@ import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import { standingRecordOf } from "../../../dispatch/standing.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import {
@@ -82,7 +81,7 @@ export class Scale0WorkerSession implements WorkerPort {
   // Messages of the worker
 
   connect(connect: ConnectRequest): void {
-    if (standingRecordOf(this.#context.core.state, this.#profile.name).standing === "banned") {
+    if (this.#context.core.standingOf(this.#profile.name).standing === "banned") {
       this.disconnect(401, `${this.#profile.name} is banned here`);
       return;
     }
@@ -355,7 +354,9 @@ export class Scale0WorkerSession implements WorkerPort {
     const same = services.length === before.services.length && services.every((one, i) => one === before.services[i]);
     if (same && slots === before.total.slots) return;
     this.#profile = { ...before, services, total: { slots } };
-    if (this.#joined && this.#state !== "forgotten") this.#context.core.workerChanged(this.#profile);
+    if (!this.#joined || this.#state === "forgotten") return;
+    if (same) this.#context.core.workerSlots(before.id, slots);
+    else this.#context.core.workerChanged(this.#profile);
   }
 
   #slots(): number {
