@@ -23,6 +23,7 @@ import {
   onProfile,
   onReclaim,
   onRetracted,
+  onSlots,
   onStarted,
   onTimer,
   onWorkerAway,
@@ -36,15 +37,14 @@ import {
   WORKER_BUCKET,
   type WorkerProfile,
 } from "../dispatch/index.js";
-import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
-import { rangesOf } from "../model/ranges.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { Alarm } from "./alarm.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
 import type { BrokerGroup } from "./config/group.js";
 import { WorkerConfig } from "./config/worker-config.js";
+import { CoreView } from "./core-view.js";
 import { storedDependencyEnds } from "./dependencies.js";
 import { type EventBody, Events } from "./events.js";
 import type { Membership } from "./group/membership.js";
@@ -61,13 +61,12 @@ import { History } from "./stats/history.js";
 import { StoreAge } from "./store-age.js";
 import { Watchers } from "./watchers.js";
 
-export type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
+export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
 
 type PutResult = Extract<WriteResult, { op: "put" }>;
+type GroupParts = Pick<Core, "group" | "membership" | "peers" | "moves" | "loadJobs">;
 
-export class Core {
-  readonly store: Store;
-  readonly state: State;
+export class Core extends CoreView {
   readonly events: Events;
   readonly requests: PendingRequests;
   readonly jobs: OpenJobs;
@@ -75,7 +74,6 @@ export class Core {
   readonly taskUpdates = new Watchers<string, undefined>();
   readonly relays = new OutputRelays();
   readonly started = now();
-  stopping = false;
   readonly counters = new BrokerCounters();
   /** The config pushed to workers. */
   readonly config: WorkerConfig;
@@ -84,13 +82,13 @@ export class Core {
   /** With its number, this identifies a job beyond this store. */
   readonly processId = randomBytes(9).toString("base64url");
   /** The brokers that share the store, where there are others. */
-  group: BrokerGroup | undefined;
-  membership: Membership | undefined;
+  readonly group: BrokerGroup | undefined;
+  readonly membership: Membership | undefined;
   /** The other brokers, to send them operations. */
-  peers: Peers | undefined;
-  moves: WorkerMoves | undefined;
+  readonly peers: Peers | undefined;
+  readonly moves: WorkerMoves | undefined;
   /** Adds these jobs to dispatch, if another broker accepted them and they are open. */
-  loadJobs: (jobs: readonly JobId[]) => Promise<void> = async () => {};
+  readonly loadJobs: (jobs: readonly JobId[]) => Promise<void> = async () => {};
   readonly history: History;
   readonly halts: Halts;
   readonly #log: Log;
@@ -101,11 +99,11 @@ export class Core {
   /** Of sessions that have ended: one may end while it joins. */
   readonly #endedPorts = new WeakSet<WorkerPort>();
   #takingOver: Promise<void> = Promise.resolve();
+  #stopping = false;
 
   private constructor(store: Store, identity: string, state: State, log: Log, failed: (cause: LaboroError) => void) {
-    this.store = store;
+    super(store, state);
     this.storeAge = new StoreAge(this, identity, log);
-    this.state = state;
     this.#log = log;
     this.config = new WorkerConfig(this, log);
     this.events = new Events(state.epoch);
@@ -156,6 +154,15 @@ export class Core {
     return core;
   }
 
+  /** Connects this broker with those that share its store. */
+  joinGroup(parts: Partial<GroupParts>): void {
+    Object.assign(this, parts);
+  }
+
+  get stopping(): boolean {
+    return this.#stopping;
+  }
+
   /** Runs a step of dispatch and executes its decisions. `after` is called when its writes are durable. */
   decide<T>(step: (out: Decisions) => T, after?: () => void): T {
     const out = new Decisions();
@@ -163,14 +170,15 @@ export class Core {
     if (out.writes.length > 0 || out.sends.length > 0 || after !== undefined) this.#commits.add(out, after);
     for (const call of out.calls) this.requests.execute(call);
     if (this.state.workers.size !== this.#knownWorkers.size) this.#updateKnownWorkers();
-    this.#setAlarm();
+    const at = nextTimerAt(this.state);
+    if (at !== undefined && !this.#stopping) this.#alarm.set(at);
     return result;
   }
 
   // Workers
 
   async workerJoins(profile: WorkerProfile, held: readonly ReportedTasks[], port: WorkerPort): Promise<JoinResult> {
-    if (this.stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
+    if (this.#stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
     this.#endedPorts.delete(port);
     if (this.store.shared) await this.#adopt(profile.id);
     if (this.#endedPorts.has(port)) throw new LaboroError("LABORO_BROKER_GONE", "the worker's connection has ended");
@@ -208,13 +216,7 @@ export class Core {
   /** The tasks that this worker has claimed, for a protocol whose messages carry no attempt. Called before it joins. */
   async claimedBy(id: WorkerId): Promise<readonly AttemptRange[]> {
     if (this.store.shared) await this.#adopt(id);
-    const worker = this.state.workers.get(id);
-    if (worker === undefined) return [];
-    return claimsOf(worker).flatMap(({ job, attempt, first, tasks }) =>
-      rangesOf(Array.from(tasks.keys(), (at) => first + at).filter((index) => tasks[index - first] !== GONE)).map(
-        (range) => ({ job: job.id, attempt, ...range }),
-      ),
-    );
+    return this.claimsOf(id);
   }
 
   /** The worker reports that it has this task. Returns its attempt if the worker may keep it. */
@@ -224,6 +226,11 @@ export class Core {
 
   workerChanged(profile: WorkerProfile): void {
     this.decide((out) => onProfile(this.state, out, profile, now()));
+  }
+
+  /** The worker takes so many tasks and requests at once from now on, with those that it has. */
+  workerSlots(id: WorkerId, slots: number): void {
+    this.decide((out) => onSlots(this.state, out, id, slots, now()));
   }
 
   workerStarted(id: WorkerId, tasks: readonly { job: JobId; index: number; attempt: number }[]): void {
@@ -242,18 +249,17 @@ export class Core {
 
   /** Output for the clients that follow the job. `report` is called when they have taken it, or if nobody wants it. */
   workerRelay(id: WorkerId, chunk: OutputChunk, report: ReportTaken): void {
-    if (this.#isAttemptOf(id, chunk)) this.relays.relay(chunk, report);
+    if (this.#holds(id, chunk)) this.relays.relay(chunk, report);
     else report(chunk.offset + chunk.bytes.length);
   }
 
-  #isAttemptOf(id: WorkerId, { job, index, attempt }: OutputChunk): boolean {
-    const worker = this.state.workers.get(id);
-    return worker !== undefined && claimOf(worker, job, index)?.attempt === attempt;
+  #holds(id: WorkerId, { job, index, attempt }: OutputChunk): boolean {
+    return this.claimOf(id, job, index)?.attempt === attempt;
   }
 
   /** Bytes of output. `handled` is called when they are stored, or dropped if the task is not this worker's; in the order of the calls. */
   workerOutput(id: WorkerId, chunk: OutputChunk, handled: () => void): void {
-    if (!this.#isAttemptOf(id, chunk)) {
+    if (!this.#holds(id, chunk)) {
       this.decide(() => {}, handled);
       return;
     }
@@ -274,7 +280,7 @@ export class Core {
     this.#endedPorts.add(port);
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
-    if (this.stopping) return;
+    if (this.#stopping) return;
     if (!orderly) this.counters.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
     this.decide((out) =>
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now(), closed),
@@ -310,7 +316,7 @@ export class Core {
 
   /** Commits a write for an operator or a client. */
   commit(write: Write): Promise<WriteResult> {
-    if (this.stopping) return Promise.reject(new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping"));
+    if (this.#stopping) return Promise.reject(new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping"));
     return this.#commits.commit(write);
   }
 
@@ -352,7 +358,7 @@ export class Core {
 
   /** Assigns nothing more and waits for pending commits. The store stays open. */
   async stop(): Promise<void> {
-    this.stopping = true;
+    this.#stopping = true;
     this.halts.add("stop");
     this.#alarm.clear();
     this.config.close();
@@ -389,10 +395,5 @@ export class Core {
     if (job === undefined || !wanted) return;
     this.counters.tasksAssigned(job.job, tasks.last - tasks.first + 1, now());
     port.assign(job.job, tasks, claimed?.op === "claim" ? claimed.entries : undefined);
-  }
-
-  #setAlarm(): void {
-    const at = nextTimerAt(this.state);
-    if (at !== undefined && !this.stopping) this.#alarm.set(at);
   }
 }

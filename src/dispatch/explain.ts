@@ -4,7 +4,7 @@ import { contains } from "../model/ranges.js";
 import type { TaskKind } from "../model/recipe.js";
 import { tasksText } from "../model/task-numbers.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
-import { canRun, meets, whyNotTaking } from "./signature.js";
+import { canRun, meets, mostOf, whyNotTaking } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
@@ -86,7 +86,7 @@ const WHAT: Readonly<Record<TaskKind, string>> = {
 /** Why the workers that could take it do not; where there are none, the first demand that no worker meets. */
 function whyNobody(workers: readonly WorkerState[], signature: Signature): string {
   const { requirement, kind } = signature;
-  const could = workers.filter(({ profile }) => meets(profile, signature));
+  const could = workers.filter((worker) => meets(worker, signature));
   if (could.length > 0) return whyTheyDoNot(could, signature);
   const there = workers.filter((worker) => worker.connected);
   if (there.length === 0) return "no worker is connected";
@@ -100,9 +100,7 @@ function whyNobody(workers: readonly WorkerState[], signature: Signature): strin
   const tagged = able.filter((worker) => requirement.tags.every((tag) => worker.profile.tags.includes(tag)));
   if (tagged.length === 0) return `no worker has the tags ${requirement.tags.join(", ")}`;
   for (const [name, need] of Object.entries(requirement.needs)) {
-    const most = Math.max(
-      ...tagged.map(({ profile }) => (profile.total[name] ?? 0) - (name === "slots" ? profile.reserveRequests : 0)),
-    );
+    const most = Math.max(...tagged.map((worker) => mostOf(worker, name, false)));
     if (need > most)
       return [`it needs ${need} ${name}, the most that a worker has is ${most}`, ...remarks(tagged)].join("; ");
   }

@@ -21,7 +21,7 @@ export type { Reconciled, ReportedTasks } from "./reconcile.js";
 export { isServiceOffered, onReply, onRequest, onRequestCancelled, type Request } from "./requests.js";
 export { type Done, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
-export { onForgive, STANDING_BUCKET, standingRecordOf } from "./standing.js";
+export { onForgive, STANDING_BUCKET, standingOf, standingRecordOf } from "./standing.js";
 export {
   createState,
   newTaskRangeId,
@@ -36,6 +36,7 @@ export {
   onDrain,
   onOrphans,
   onProfile,
+  onSlots,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,

@@ -5,7 +5,7 @@
 import { sizeOf } from "../model/ranges.js";
 import { isReady, mayRun } from "./job-queue.js";
 import { mayUse } from "./reservation.js";
-import { fitCount, isCapable } from "./signature.js";
+import { fitCount, isCapable, maxFitCount } from "./signature.js";
 import { claimsOf, GONE, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function checkInvariants(state: State): void {
@@ -19,6 +19,10 @@ export function checkInvariants(state: State): void {
       assertSame(`${where}: ${worker.profile.name} capable`, signature.capable.has(worker), capable);
       assertSame(`${where}: ${worker.profile.name} in capableOf`, worker.capableOf.has(signature), capable);
       assertSame(`${where}: ${worker.profile.name} available`, signature.available.has(worker), fits);
+    }
+    if (signature.capacity !== undefined) {
+      const capacity = [...signature.capable].reduce((sum, worker) => sum + maxFitCount(worker, signature), 0);
+      assertSame(`${where}: capacity`, signature.capacity, capacity);
     }
     const oldest = Math.min(...[...signature.available].map((worker) => worker.lastUse));
     if (signature.available.size > 0)

@@ -7,7 +7,7 @@ import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
-import type { JobState, Reservation, Signature, State, WorkerProfile, WorkerState } from "./state.js";
+import type { JobState, Reservation, Signature, State, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
@@ -70,7 +70,7 @@ const freeSlots = (worker: WorkerState): number => worker.free.slots ?? 0;
 
 /** Whether the worker takes work of this kind and its total resources meet the requirement. */
 export const isCapable = (worker: WorkerState, signature: Signature): boolean =>
-  whyNotTaking(worker, signature) === undefined && meets(worker.profile, signature);
+  whyNotTaking(worker, signature) === undefined && meets(worker, signature);
 
 /** Why the worker takes no such work at the moment, whatever its resources. */
 export function whyNotTaking(worker: WorkerState, { forRequests }: Signature): string | undefined {
@@ -81,19 +81,22 @@ export function whyNotTaking(worker: WorkerState, { forRequests }: Signature): s
   return forRequests || paused === undefined ? undefined : `takes no tasks: ${paused}`;
 }
 
-/** Whether a worker with this profile could take such work. */
-export function meets(profile: WorkerProfile, signature: Signature): boolean {
+/** Whether the worker could take such work, if it were idle. */
+export function meets(worker: WorkerState, signature: Signature): boolean {
+  const { profile } = worker;
   const { pool, tags, service, needs } = signature.requirement;
   if (profile.pool !== pool) return false;
   if (service !== undefined && !profile.services.includes(service)) return false;
   if (signature.kind !== undefined && !canRun(profile, signature.kind)) return false;
   for (const tag of tags) if (!profile.tags.includes(tag)) return false;
-  const reserved = signature.forRequests ? 0 : profile.reserveRequests;
-  for (const name in needs) {
-    const capacity = (profile.total[name] ?? 0) - (name === "slots" ? reserved : 0);
-    if ((needs[name] ?? 0) > capacity) return false;
-  }
+  for (const name in needs) if ((needs[name] ?? 0) > mostOf(worker, name, signature.forRequests)) return false;
   return true;
+}
+
+/** The most of a resource that the worker ever has for one task or request. */
+export function mostOf({ profile, mostSlots }: WorkerState, name: string, forRequests: boolean): number {
+  if (name !== "slots") return profile.total[name] ?? 0;
+  return forRequests ? mostSlots : mostSlots - profile.reserveRequests;
 }
 
 export const canRun = ({ taskKinds }: WorkerState["profile"], kind: TaskKind): boolean =>
@@ -104,7 +107,7 @@ export const fitCount = (worker: WorkerState, signature: Signature): number => c
 
 /** How many fit when the worker has no other work. */
 export const maxFitCount = (worker: WorkerState, signature: Signature): number =>
-  countIn(worker.profile.total, worker, signature);
+  countIn({ ...worker.profile.total, slots: worker.mostSlots }, worker, signature);
 
 function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, signature: Signature): number {
   const { needs } = signature.requirement;

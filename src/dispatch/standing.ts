@@ -28,6 +28,12 @@ const NO_RESULTS: StandingRecord = { results: 0, succeeded: 0, recent: "", probe
 
 export const standingRecordOf = (state: State, name: string): StandingRecord => state.standings.get(name) ?? NO_RESULTS;
 
+/** The same, with the standing that follows from it under the present settings. */
+export function standingOf(state: State, name: string): StandingRecord {
+  const record = standingRecordOf(state, name);
+  return state.settings.standing ? record : { ...record, standing: "good" };
+}
+
 /** The record after one more result: `+` in `recent` is a success, `-` a failure, the latest last. */
 export function afterResult(record: StandingRecord, good: boolean): StandingRecord {
   const results = record.results + 1;

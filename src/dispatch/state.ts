@@ -4,9 +4,10 @@
  */
 import type { Attempt, JobId, RequestId, SessionId, TaskIndex, TaskRangeId, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
-import { firstEndingAtOrAfter, type Range, type Ranges } from "../model/ranges.js";
+import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import type { Epoch } from "../model/store.js";
+import type { AttemptRange } from "./decisions.js";
 import { IndexedHeap } from "./heap.js";
 import type { Settings } from "./settings.js";
 import type { TaskQueue } from "./task-queue.js";
@@ -139,6 +140,8 @@ export interface WorkerState {
   /** Gets nothing new: an operator asked for it, or the worker itself before it leaves. */
   draining: boolean;
   standing: Standing;
+  /** The most slots that it has offered since its profile came: what it can run does not depend on the slots of the moment. */
+  mostSlots: number;
   readonly free: Record<string, number>;
   /** Rises with each use; below 0, in order of joining, for one that was never used. */
   lastUse: number;
@@ -177,7 +180,7 @@ export interface Signature {
   readonly jobs: IndexedHeap<JobState>;
   /** Requests that wait, oldest on top. */
   readonly requests: IndexedHeap<RequestState>;
-  /** Workers whose total resources suffice. */
+  /** Workers whose total resources suffice, with the most slots that they have offered. */
   readonly capable: Set<WorkerState>;
   /** Those with enough free for one now, least recently used on top. */
   readonly available: IndexedHeap<WorkerState>;
@@ -317,3 +320,15 @@ export function claimsWithin(worker: WorkerState, job: JobId, range: Range): Cla
 }
 
 export const claimsOf = (worker: WorkerState): Claim[] => [...worker.claims.values()].flat();
+
+/** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
+export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>
+  worker.capableOf.size < state.active.size ? worker.capableOf : state.active;
+
+/** The tasks that a worker has, in ranges of one attempt. */
+export const attemptRangesOf = (worker: WorkerState): AttemptRange[] =>
+  claimsOf(worker).flatMap(({ job, attempt, first, tasks }) =>
+    rangesOf(Array.from(tasks.keys(), (at) => first + at).filter((index) => tasks[index - first] !== GONE)).map(
+      (range) => ({ job: job.id, attempt, ...range }),
+    ),
+  );

@@ -20,7 +20,7 @@ import { type Reconciled, type ReportedTasks, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
 import { loseClaim, loseClaims } from "./results.js";
 import { leaveSignatures, occupy, reindexWorker, updateSignatures } from "./signature.js";
-import { standingRecordOf } from "./standing.js";
+import { standingOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
 import { absentProfile, deleteRecord, recordOf } from "./worker-records.js";
 
@@ -41,11 +41,13 @@ export function onWorkerJoined(
   worker.profile = profile;
   worker.record = recordOf(profile);
   state.workerRecords.delete(profile.id);
-  worker.standing = state.settings.standing ? standingRecordOf(state, profile.name).standing : "good";
+  worker.standing = standingOf(state, profile.name).standing;
   // A drain outlives a broken connection, but not the worker process.
   if (!sameSession) worker.draining = false;
   const reconciled = reconcile(state, out, worker, reported, sameSession, now);
   worker.connected = true;
+  for (const claim of claimsOf(worker)) claim.retracting = false;
+  worker.mostSlots = profile.total.slots;
   recomputeFree(state, worker);
   worker.rateWindowStart = worker.assigned > 0 ? now : -1;
   updateSignatures(state, worker);
@@ -65,12 +67,9 @@ function rebalanceLeases(state: State, out: Decisions): void {
   }
 }
 
-/** Recomputes the worker's free resources. Running tasks occupy them first, then prefetched tasks in the order of their hand-out. */
+/** Recomputes the worker's free resources from its profile. Running tasks occupy them first, then prefetched tasks in the order of their hand-out. */
 function recomputeFree(state: State, worker: WorkerState): void {
-  for (const claim of claimsOf(worker)) {
-    claim.retracting = false;
-    unplaceAll(state, claim);
-  }
+  for (const claim of claimsOf(worker)) unplaceAll(state, claim);
   for (const name of Object.keys(worker.free)) delete worker.free[name];
   Object.assign(worker.free, worker.profile.total);
   // Requests keep what they have passed.
@@ -147,11 +146,33 @@ export function onProfile(state: State, out: Decisions, profile: WorkerProfile, 
   const worker = state.workers.get(profile.id);
   if (worker?.connected !== true) return;
   worker.profile = profile;
+  worker.mostSlots = profile.total.slots;
   recomputeFree(state, worker);
   updateSignatures(state, worker);
   fillWorker(state, out, worker, now);
   placeWork(state, out, now);
   rebalanceLeases(state, out);
+}
+
+/**
+ * The worker takes so many tasks and requests at once from now on. Costs what the end of a task costs: signatures that the worker does
+ * not have are looked at only when it offers more slots than ever before.
+ */
+export function onSlots(state: State, out: Decisions, id: WorkerId, slots: number, now: number): void {
+  const worker = state.workers.get(id);
+  if (worker?.connected !== true || worker.profile.total.slots === slots) return;
+  const { free, profile } = worker;
+  const more = slots - profile.total.slots;
+  worker.profile = { ...profile, total: { ...profile.total, slots } };
+  if ((free.slots ?? 0) + more < 0) recomputeFree(state, worker);
+  else occupy(worker, ONE_SLOT, -more, undefined);
+  if (slots > worker.mostSlots) {
+    worker.mostSlots = slots;
+    updateSignatures(state, worker);
+  }
+  reindexWorker(worker);
+  // Also with fewer: a wide task that no longer fits leaves slots to others.
+  if ((free.slots ?? 0) > 0) fillWorker(state, out, worker, now);
 }
 
 /** After a start of the broker: a claim whose worker has yet to come back. */
@@ -204,6 +225,7 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     connected: false,
     draining: false,
     standing: "good",
+    mostSlots: profile.total.slots,
     record: recordOf(profile),
     storedRecord: undefined,
     free: { ...profile.total },

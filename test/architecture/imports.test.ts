@@ -100,6 +100,28 @@ describe("the import graph", () => {
   });
 });
 
+describe("the broker's side of a protocol", () => {
+  const files = sourceFiles("src").filter((file) => ["protocol-broker", "experiments"].includes(layerOf(file)));
+
+  it("imports types of dispatch only: it asks the core instead", () => {
+    const wrong = files.flatMap(importsIn).filter(({ to, typeOnly }) => layerOf(to) === "dispatch" && !typeOnly);
+    expect(wrong.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
+  });
+
+  it("does not touch the store or dispatch's state through the core", () => {
+    const member = /core\s*\??\.\s*(?:store|state)\b/i;
+    const destructured = /\{[^{}=]*\b(?:store|state)\b[^{}=]*\}\s*=\s*[\w.#]*core\b/i;
+    for (const text of ["this.#core.state.jobs", "context.core.store", "const { state, requests } = this.#core;"])
+      expect(member.test(text) || destructured.test(text), text).toBe(true);
+    const wrong = files.filter((file) => {
+      const text = readFileSync(join(ROOT, file), "utf8");
+      return member.test(text) || destructured.test(text);
+    });
+    expect(files.length).toBeGreaterThan(50);
+    expect(wrong).toEqual([]);
+  });
+});
+
 describe("the client's entry", () => {
   it("loads no broker, no worker, no store, no dispatch", () => {
     const loaded = new Set<string>();

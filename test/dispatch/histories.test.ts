@@ -53,6 +53,7 @@ const gentle = [
   { weight: 2, arbitrary: fc.record({ step: fc.constant("cut" as const), at: which }) },
   { weight: 2, arbitrary: fc.record({ step: fc.constant("halfCut" as const), at: which }) },
   { weight: 3, arbitrary: fc.record({ step: fc.constant("notice" as const), at: which, to: which }) },
+  { weight: 4, arbitrary: fc.record({ step: fc.constant("slots" as const), at: which, to: which, slots: fc.nat(3) }) },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("crashBroker" as const), at: which }) },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("restartBroker" as const), at: which }) },
 ];
@@ -129,6 +130,12 @@ function take(simulation: Simulation, step: Step): void {
       const at = broker(step.at);
       const gone = workers[step.to % workers.length];
       if (at !== undefined && gone !== undefined) simulation.notice(at, gone);
+      return;
+    }
+    case "slots": {
+      const at = broker(step.at);
+      const of = workers[step.to % workers.length];
+      if (at !== undefined && of !== undefined) simulation.slots(at, of, Math.min(step.slots, of.slots));
       return;
     }
     case "crashBroker":

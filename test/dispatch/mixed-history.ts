@@ -107,6 +107,9 @@ export class MixedHistory {
         if (broker.world.jobs.has(of as never)) broker.cancel(of, step.first, step.first + step.length);
         return;
       }
+      case "slots":
+        broker.slots(name, step.slots);
+        return;
       case "forgive":
         broker.forgive(name);
         return;
@@ -198,6 +201,7 @@ export class MixedHistory {
         const name = `w${at}`;
         const known = broker.state.workers.get(WorkerId(name));
         if (known?.connected !== true || known.draining) this.take({ kind: "join", at, anew: true });
+        else this.take({ kind: "slots", at, slots: known.mostSlots });
         this.take({ kind: "finish", at, many: 99, code: 0 });
       }
       for (const [request, name] of [...this.#atWorkers]) {

@@ -66,6 +66,7 @@ const step = fc.oneof(
     weight: 4,
     arbitrary: fc.record({ kind: fc.constant("pass" as const), ms: fc.constantFrom<number>(1, 5, 200, 40_000) }),
   },
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant("slots" as const), at: nat, slots: fc.nat(5) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("forgive" as const), at: nat }) },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("reclaim" as const), at: nat, many: nat, index: nat }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constantFrom("halt" as const, "resume" as const) }) },

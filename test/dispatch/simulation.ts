@@ -23,6 +23,7 @@ import {
   onRemoteCancel,
   onRemoteHold,
   onRetracted,
+  onSlots,
   onStarted,
   onTimer,
   onWorkerAway,
@@ -427,6 +428,11 @@ export class Simulation {
     }
   }
 
+  /** A broker hears that a worker takes so many at once from now on. */
+  slots(broker: SimBroker, worker: SimWorker, slots: number): void {
+    this.decide(broker, (out) => onSlots(broker.state, out, worker.id, slots, this.now));
+  }
+
   hold(broker: SimBroker, job: JobId, held: boolean): void {
     this.decide(broker, (out) => onHold(broker.state, out, job, held, this.now));
   }
@@ -495,6 +501,7 @@ export class Simulation {
       this.workers.forEach((worker, i) => {
         const broker = this.brokers[i % this.brokers.length];
         if (broker !== undefined) this.connect(worker, broker);
+        if (worker.link !== undefined) this.slots(worker.link.broker, worker, worker.slots);
         if (worker.link !== undefined)
           while (worker.link.toBroker.length > 0) this.deliverToBroker(worker.link.broker, worker.link);
         while ((worker.link?.toWorker.length ?? 0) > 0) this.deliverToWorker(worker);

@@ -27,6 +27,7 @@ import {
   onRequestCancelled,
   onResume,
   onRetracted,
+  onSlots,
   onStarted,
   onTimer,
   onWorkerAway,
@@ -163,6 +164,11 @@ export class Workbench {
 
   drain(name: string): void {
     this.step((out) => onDrain(this.state, out, WorkerId(name)));
+  }
+
+  /** The worker takes so many at once from now on. */
+  slots(name: string, slots: number): void {
+    this.step((out) => onSlots(this.state, out, WorkerId(name), slots, this.now));
   }
 
   forgive(name: string): boolean {

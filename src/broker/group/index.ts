@@ -59,11 +59,11 @@ export class BrokerInGroup implements BrokerGroup {
       },
       onPolled: () => this.#onPolled(),
     });
-    core.group = this;
-    core.membership = this.#membership;
-    core.peers = this.#peers;
-    core.moves = new WorkerMoves(core, this.#peers);
-    core.loadJobs = (jobs) => this.#remoteChanges.loadJobs(jobs);
+    core.joinGroup({
+      ...{ group: this, membership: this.#membership, peers: this.#peers },
+      moves: new WorkerMoves(core, this.#peers),
+      loadJobs: (jobs) => this.#remoteChanges.loadJobs(jobs),
+    });
     core.requests.forwarder = new PeerForwarder(this.#peers, () => this.#refresh());
     core.maintenance.onChanged(() => {
       this.#membership.announce();
@@ -82,6 +82,10 @@ export class BrokerInGroup implements BrokerGroup {
 
   brokers(): readonly GroupBroker[] {
     return this.#membership.liveMembers.filter((one) => one.state === "open" && !this.#isDrained(one));
+  }
+
+  standbys(): readonly GroupBroker[] {
+    return this.#membership.liveMembers.filter(({ state }) => state === "standby");
   }
 
   /** The URLs of brokers for laboro's own workers: this one first, then the others, fallbacks last. */

@@ -1,5 +1,5 @@
 /** The interface between the core and a protocol's session with a worker. */
-import type { AttemptRange, Reconciled } from "../../dispatch/index.js";
+import type { AttemptRange, Reconciled, WorkerState } from "../../dispatch/index.js";
 import type { RequestId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 
@@ -18,6 +18,9 @@ export interface WorkerPort {
   /** Another session of the same worker took over, or the broker stops. */
   close(reason: string): void;
 }
+
+/** What the core says of a worker. */
+export type KnownWorker = Readonly<Pick<WorkerState, "profile" | "connected" | "standing" | "assigned">>;
 
 /** The tasks that a worker keeps when it joins, with how much of their output is stored, and those that it drops. */
 export interface JoinResult {

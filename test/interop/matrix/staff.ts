@@ -37,11 +37,13 @@ export const portOf = (broker: RunningBroker, listener: string, at = 0): number 
       .at(-1),
   );
 
-export async function hire(shop: Shop): Promise<Staff> {
+/** Workers of these kinds, all if none is named. */
+export async function hire(shop: Shop, kinds?: readonly Worker[]): Promise<Staff> {
   const { broker, client, dir } = shop;
   const kindOf = new Map<string, Worker>();
   const stops: (() => Promise<unknown>)[] = [];
   const enter = async (kind: Worker, start: () => Promise<() => Promise<unknown>>): Promise<void> => {
+    if (kinds?.includes(kind) === false) return;
     const before = await namesAt(client);
     stops.push(await start());
     await until(`a worker of kind ${kind} is there`, async () => {

@@ -6,5 +6,5 @@ it.each([
   ["server side", "text-manager"],
   ["client side", "text-runner"],
 ])("%s: every rule has a test, and every test is in the table", (heading, file) => {
-  expectRuleTable("runexp.md", heading, [new URL(`./${file}.test.ts`, import.meta.url)]);
+  expectRuleTable("docs/reference/protocols/runexp.md", heading, [`test/protocols/runexp/${file}.test.ts`]);
 });

@@ -41,7 +41,7 @@ describe("NEEDBROKER", () => {
       WEST,
       { identity: "north", listeners: [{ name: "main", url: "https://10.0.0.3:5429" }] },
     ];
-    shop.broker.core.group = { identity: "east", brokers: () => brokers };
+    shop.broker.core.joinGroup({ group: { identity: "east", brokers: () => brokers } });
     const answer = await dealer(shop.workers, "w1").ask("NEEDBROKER", {});
     expect(answer).toEqual(["CHANGEBROKER", { brokers: [selfOf(shop), ELSEWHERE] }]);
   });
@@ -131,7 +131,7 @@ describe("switching back", () => {
   it("is off by default, and by a setting sends a worker home when its broker is there again", async () => {
     const shop = await openScale0();
     const brokers: GroupBroker[] = [];
-    shop.broker.core.group = { identity: "east", brokers: () => brokers };
+    shop.broker.core.joinGroup({ group: { identity: "east", brokers: () => brokers } });
     const worker = dealer(shop.workers, "w1");
     await worker.ask("NEEDBROKER", { identity: "w1", services: ["echo"], preferred_broker: "west" });
     await worker.ask("CONNECT", { services: ["echo"] });

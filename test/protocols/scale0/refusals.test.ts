@@ -95,7 +95,7 @@ describe("what cannot be understood", () => {
 
 describe("a broker disconnects", () => {
   it("with 401 a worker that is banned", async () => {
-    const shop = await openScale0();
+    const shop = await openScale0({ settings: { standing: true } });
     const banned = { results: 10, succeeded: 0, recent: "----------", probes: 0, standing: "banned" as const };
     shop.broker.core.state.standings.set("w1", banned);
     expect(await dealer(shop.workers, "w1").ask("CONNECT", {})).toEqual(error(401, /banned/));

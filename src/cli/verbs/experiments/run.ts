@@ -199,15 +199,14 @@ async function waitUntilEnded(
 
 /** From now on each runner gets FINO when it asks; what it runs may end. */
 function drainRunners({ core }: RunningBroker): void {
-  for (const { profile } of [...core.state.workers.values()]) {
-    if (profile.protocol !== "runexp") continue;
+  for (const { profile } of core.workers("runexp")) {
     core.workerDrains(profile.id);
     core.portOf(profile.id)?.drain();
   }
 }
 
 const runnersConnected = ({ core }: RunningBroker): boolean =>
-  [...core.state.workers.values()].some(({ connected, profile }) => connected && profile.protocol === "runexp");
+  core.workers("runexp").some(({ connected }) => connected);
 
 /** Runners get FINO when they ask. One that has disconnected is not waited for. */
 async function waitForRunnersToLeave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {

@@ -18,8 +18,11 @@ export function toFuqTask(given: Job, index: TaskIndex): Task | undefined {
   return { task: taskNumber(given, index), job };
 }
 
+/** What a task is kept under: its worker names it by the job and its number. */
+export const nameOf = (jobId: number, task: number): string => `${jobId}.${task}`;
+
 /** Undefined where no open job has this task. */
 export function indexOfPair(core: Core, { jobId, task }: TaskPair): TaskIndex | undefined {
-  const open = core.state.jobs.get(JobId(jobId));
-  return open === undefined ? undefined : taskIndex(open.job, task);
+  const open = core.job(JobId(jobId));
+  return open && taskIndex(open, task);
 }

@@ -1,6 +1,5 @@
 /** Who a worker is, as far as it can be known. */
 import type { Core } from "../../../broker/core.js";
-import { claimOf } from "../../../dispatch/state.js";
 import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
 import type { Hello, TaskPair } from "../messages.js";
 import { indexOfPair } from "./fuq-task.js";
@@ -45,13 +44,10 @@ export function absentOwnerOf(
   pairs: readonly TaskPair[],
 ): WorkerId | undefined {
   if (pairs.length === 0) return undefined;
-  for (const [id, worker] of core.state.workers) {
-    if (worker.connected || !id.startsWith(`${prefix}:${host}:`)) continue;
-    const itsOwn = pairs.some((pair) => {
-      const index = indexOfPair(core, pair);
-      return index !== undefined && claimOf(worker, JobId(pair.jobId), index) !== undefined;
-    });
-    if (itsOwn) return id;
-  }
-  return undefined;
+  const isHeldBy = (id: WorkerId, pair: TaskPair): boolean =>
+    core.claimOf(id, JobId(pair.jobId), indexOfPair(core, pair) ?? -1) !== undefined;
+  return core
+    .workers()
+    .filter(({ connected, profile }) => !connected && profile.id.startsWith(`${prefix}:${host}:`))
+    .find(({ profile }) => pairs.some((pair) => isHeldBy(profile.id, pair)))?.profile.id;
 }

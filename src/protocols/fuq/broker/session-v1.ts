@@ -19,8 +19,7 @@ import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
 import { ERRORS, errorName, STOP_AT_ONCE, type Update } from "../messages.js";
-import type { AssignedTask } from "./assigned-task-map.js";
-import { AssignedTasks } from "./assigned-tasks.js";
+import { ForemanTasks, FUQ_WORKER, type FuqTask } from "./foreman-tasks.js";
 import type { FuqSessionContext } from "./session-context.js";
 
 export interface WorkerConnectionV1 {
@@ -44,17 +43,17 @@ type State = "SV_INIT0" | "SV_INIT1" | "SV_INIT2" | "SV_LOOP2" | "SV_LOOP3" | "S
 
 export class FuqWorkerSessionV1 implements WorkerPort {
   readonly #context: FuqSessionContextV1;
-  readonly #assigned: AssignedTasks;
+  readonly #assigned: ForemanTasks;
   #state: State = "SV_INIT0";
   /** Sent and not finished, in order; true where the client had no free slot left then. */
-  readonly #sent = new Map<AssignedTask, boolean>();
+  readonly #sent = new Map<FuqTask, boolean>();
   #updates: Update[] = [];
   #stopping = false;
   #closeTimer: NodeJS.Timeout | undefined;
 
   constructor(context: FuqSessionContextV1) {
     this.#context = context;
-    this.#assigned = new AssignedTasks({
+    this.#assigned = new ForemanTasks({
       core: context.core,
       port: this,
       onPending: () => this.#handOut(),
@@ -108,7 +107,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     const { identify, onNamed, profile, connection } = this.#context;
     const { stopping: _, ...who } = identify(undefined);
     onNamed(who.name);
-    await this.#assigned.join({ ...profile, ...who });
+    await this.#assigned.join({ ...profile, ...who, ...FUQ_WORKER });
     if (this.#state !== "SV_INIT2") return;
     connection.send({ type: "OK", nproc: numProcs });
     this.#state = "SV_LOOP2";
@@ -142,7 +141,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     if (update === undefined) return;
     this.#state = "SV_LOOP3";
     for (const [held, tookLast] of this.#sent) {
-      if (held.jobId !== update.jobId || held.task !== update.task) continue;
+      if (held.job !== update.jobId || held.task !== update.task) continue;
       this.#sent.delete(held);
       this.#assigned.capacity.accepted(tookLast ? 0 : 1);
     }
@@ -166,7 +165,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
       this.#context.onPeerError(`ERROR(${errorName(code)}), and it has nothing`);
       return;
     }
-    const { jobId: job, task } = newest;
+    const { job, task } = newest;
     this.#context.log.info({ job, task }, `the client refused it: ERROR(${errorName(code)})`);
     this.#sent.delete(newest);
     this.#assigned.refused(newest, this.#assigned.counts.nproc + 1);

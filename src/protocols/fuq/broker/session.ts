@@ -1,6 +1,6 @@
 /**
  * A worker of fuq v2, at the broker: the foreman's end of one connection. ProtocolStateMachine knows whose turn it is (its states are
- * in protocol-states.ts), AssignedTasks knows what the worker has. This class sends and handles the messages.
+ * in protocol-states.ts), ForemanTasks knows what the worker has. This class sends and handles the messages.
  *
  *   greeting   nothing but HELLO counts; an UPDATE is recorded where the worker is known, and answered with the wish for a HELLO. An
  *              original that reconnects sends neither while it has nothing to report: it is asked for its counts instead
@@ -32,8 +32,7 @@ import {
   type Update,
 } from "../messages.js";
 import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
-import type { AssignedTask } from "./assigned-task-map.js";
-import { AssignedTasks } from "./assigned-tasks.js";
+import { ForemanTasks, FUQ_WORKER, type FuqTask, pairOf } from "./foreman-tasks.js";
 import type { FuqSessionContext, FuqSessionOptions } from "./session-context.js";
 import { SilenceTimer } from "./silence-timer.js";
 import { recordBeforeJoin } from "./task-outcome.js";
@@ -42,8 +41,8 @@ const TIMEOUTS = { settleMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
 
 /** What a request of the foreman was about. */
 type ForemanRequestTag =
-  | { readonly kind: "job"; readonly held: AssignedTask }
-  | { readonly kind: "cancel"; readonly held: readonly AssignedTask[] }
+  | { readonly kind: "job"; readonly held: FuqTask }
+  | { readonly kind: "cancel"; readonly held: readonly FuqTask[] }
   | { readonly kind: "stop"; readonly count: number }
   | { readonly kind: "counts" }
   | { readonly kind: "probe" };
@@ -51,7 +50,7 @@ type ForemanRequestTag =
 export class FuqWorkerSession implements WorkerPort {
   readonly #context: FuqSessionContext;
   readonly #protocol: ProtocolStateMachine<ForemanRequestTag>;
-  readonly #assigned: AssignedTasks;
+  readonly #assigned: ForemanTasks;
   readonly #options: typeof TIMEOUTS & FuqSessionOptions;
   readonly #silenceTimer: SilenceTimer;
   readonly #effects: Effect<ForemanRequestTag>[] = [];
@@ -74,7 +73,7 @@ export class FuqWorkerSession implements WorkerPort {
       onSilent: () => this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "counts" })),
     });
     this.#protocol = new ProtocolStateMachine({ side: "foreman", ...options });
-    this.#assigned = new AssignedTasks({
+    this.#assigned = new ForemanTasks({
       core: context.core,
       port: this,
       onPending: () => this.#runEffects([]),
@@ -160,7 +159,7 @@ export class FuqWorkerSession implements WorkerPort {
     const single = !this.#options.original;
     const gone = this.#assigned.takeCancels(single ? 1 : undefined);
     if (gone.length > 0) {
-      const pairs = single ? gone : this.#assigned.cancelPairs(gone);
+      const pairs = single ? gone.map(pairOf) : this.#assigned.cancelPairs(gone);
       return this.#queueRequest({ type: "CANCEL", pairs, single }, { kind: "cancel", held: gone });
     }
     if (this.#slotsToStop !== undefined) {
@@ -210,7 +209,7 @@ export class FuqWorkerSession implements WorkerPort {
     const { identify, onNamed, profile } = this.#context;
     const { stopping, ...who } = identify(hello);
     onNamed(who.name);
-    await this.#assigned.join({ ...profile, ...who });
+    await this.#assigned.join({ ...profile, ...who, ...FUQ_WORKER });
     if (!this.#isClosed) this.#state = "joined";
     return stopping;
   }
@@ -269,21 +268,22 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   /** Slots are not taken from this reply: the original counts in it what it has cancelled, and its UPDATE follows. */
-  #onCancelReply(held: AssignedTask, reply: Numbered<Reply>): void {
+  #onCancelReply(held: FuqTask, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#options.missingMs);
     else if (this.#options.original) this.#assigned.settleAfter(held, this.#options.settleMs);
     else this.#assigned.settle(held, true);
   }
 
-  #onJobReply(held: AssignedTask, reply: Numbered<Reply>): void {
+  #onJobReply(held: FuqTask, reply: Numbered<Reply>): void {
     const { capacity } = this.#assigned;
     if (reply.type === "OK") {
       if (capacity.guessed) capacity.slots = reply.nproc + reply.nrun;
       capacity.accepted(reply.nproc);
       this.#assigned.started(held);
+      this.#assigned.publishSlots();
     } else {
       this.#context.log.info(
-        { job: held.jobId, task: held.task },
+        { job: held.job, task: held.task },
         `the worker refused it: ERROR(${errorName(reply.code)})`,
       );
       const counts = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#assigned.counts;
@@ -316,7 +316,7 @@ export class FuqWorkerSession implements WorkerPort {
       const { onPeerError, onStuck, connection } = this.#context;
       onPeerError("it waits for an answer that was lost with its connection, and must be restarted");
       onStuck?.();
-      this.#assigned.returnAll();
+      this.#assigned.giveBackAll();
       connection.close(1008, "it waits for an answer that was lost");
     });
   }

@@ -3,7 +3,6 @@
  * one that refuses again and again while it says that a slot is free, and has never been seen to use its last one, keeps that slot:
  * by the letter of the text (`nproc > job_nproc`) it is never to be used.
  */
-import type { AssignedTaskMap } from "./assigned-task-map.js";
 
 const FIRST_PAUSE_MS = 5;
 const MAX_PAUSE_MS = 1_000;
@@ -20,21 +19,9 @@ export class SlotCapacity {
   #usesLastSlot = false;
   #paused = false;
 
-  /** The slots that the broker sees. It may assign tasks while this is more than the tasks that the worker has. */
-  total(tasks: AssignedTaskMap): number {
-    const { claimedCount } = tasks;
-    const usable = this.slots - this.#withheld - tasks.count("foreign") + tasks.count("missing");
-    return this.#paused ? claimedCount : Math.max(claimedCount, usable);
-  }
-
-  /** Whether the worker has enough slots for its tasks and those that are not sent yet. */
-  fits(tasks: AssignedTaskMap): boolean {
-    return !this.#paused && tasks.usedSlots + tasks.count("unsent") <= this.slots - this.#withheld;
-  }
-
-  /** Free slots, as an OK names them. */
-  freeSlots(tasks: AssignedTaskMap): number {
-    return Math.max(0, this.slots - tasks.usedSlots);
+  /** Those of them that may have tasks. */
+  get usable(): number {
+    return this.slots - this.#withheld;
   }
 
   /** The worker has not said how many it has: as many as it uses, and at least one, until it says more. */
@@ -47,8 +34,9 @@ export class SlotCapacity {
     return this.#guessed;
   }
 
-  pause(): void {
-    this.#paused = true;
+  /** It gets no task. */
+  get paused(): boolean {
+    return this.#paused;
   }
 
   resume(): void {
@@ -65,7 +53,7 @@ export class SlotCapacity {
 
   /** The worker has refused a task, and says that it has so many slots free. Gives how long it gets no other. */
   refused(free: number): number {
-    this.pause();
+    this.#paused = true;
     if (free > 0 && !this.#usesLastSlot && ++this.#refusalsWithFreeSlots >= REFUSALS) {
       this.#refusalsWithFreeSlots = 0;
       this.#withheld = Math.min(this.slots, this.#withheld + 1);

@@ -64,7 +64,7 @@ export class WorkerSession implements WorkerPort {
       heartbeatMs: config.heartbeatMs,
       config,
       window: this.#options.outputWindow,
-      store: { identity: this.#core.storeAge.identity, epoch: this.#core.state.epoch, older },
+      store: { identity: this.#core.storeAge.identity, epoch: this.#core.epoch, older },
     });
     this.#connection.startHeartbeat(config.heartbeatMs);
     this.#state = "working";

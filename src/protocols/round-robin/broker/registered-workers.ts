@@ -28,7 +28,7 @@ export class RegisteredWorkers {
 
   static async load(core: Core, log: Log): Promise<RegisteredWorkers> {
     const old = now() - RETENTION_MS;
-    const all = [...(await core.store.keyValues(AREA))].sort((a, b) => a.updatedAt - b.updatedAt);
+    const all = [...(await core.keptTexts(AREA))].sort((a, b) => a.updatedAt - b.updatedAt);
     const before = new Map(all.map(({ key, value }) => [keyOf(key), Number(value)]));
     const workers = new RegisteredWorkers(core, log, before);
     for (const { key, value, updatedAt } of all) {

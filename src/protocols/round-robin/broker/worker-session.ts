@@ -117,8 +117,12 @@ export class RoundRobinWorkerSession implements WorkerPort {
   updateProfile(): void {
     if (this.#state === "closed") return;
     const services = this.#state === "leaving" ? [] : this.#context.services.offered;
-    this.#profile = { ...this.#profile, services, total: { slots: this.#slots + this.#outstanding.carriedOver } };
+    this.#profile = { ...this.#profile, services, total: { slots: this.#totalSlots } };
     if (this.#state !== "joining") this.#context.core.workerChanged(this.#profile);
+  }
+
+  get #totalSlots(): number {
+    return this.#slots + this.#outstanding.carriedOver;
   }
 
   deregister(): void {
@@ -303,7 +307,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
 
   /** The worker is done with it, as far as the broker is concerned. */
   #finish(one: OutstandingMessage, notify: () => void): void {
-    if (this.#outstanding.remove(one)) this.updateProfile();
+    if (this.#outstanding.remove(one)) this.#context.core.workerSlots(this.#profile.id, this.#totalSlots);
     notify();
     this.#leaveWhenDone();
   }

@@ -6,7 +6,6 @@
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
 import type { Done } from "../../../dispatch/index.js";
-import { claimOf } from "../../../dispatch/state.js";
 import type { WorkerId } from "../../../model/ids.js";
 import type { Status } from "../messages.js";
 import type { ResultFile, SentTask } from "./experiments.js";
@@ -70,8 +69,7 @@ export class IncomingResult {
     if (this.#refusal !== undefined) this.#file?.write(Buffer.from(`runexp summary: failure\n\n${this.#refusal}\n`));
     await this.#file?.sync();
     const { job, index, attempt, started } = this.task;
-    const holder = this.#core.state.workers.get(this.worker);
-    const counts = holder !== undefined && claimOf(holder, job, index)?.attempt === attempt;
+    const counts = this.#core.claimOf(this.worker, job, index)?.attempt === attempt;
     if (!counts) {
       this.abandon();
       onDurable();

@@ -2,7 +2,6 @@
 import { randomBytes } from "node:crypto";
 import type { Core } from "../../../broker/core.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
-import { claimOf, claimsOf, GONE } from "../../../dispatch/state.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP } from "../messages.js";
@@ -60,15 +59,15 @@ export class Manager {
 
   /** The tasks that runners have since before this broker was started. */
   #loadAssignments(): void {
-    for (const worker of this.core.state.workers.values()) {
-      const host = hostOf(worker.profile.id);
+    for (const { profile } of this.core.workers()) {
+      const host = hostOf(profile.id);
       if (host === undefined) continue;
-      for (const { job, first, tasks } of claimsOf(worker)) {
-        for (let at = 0; at < tasks.length; at++) {
-          if (tasks[at] === GONE) continue;
+      for (const { job, first, last } of this.core.claimsOf(profile.id)) {
+        const open = this.core.job(job);
+        for (let index = first; index <= last && open !== undefined; index++) {
           // It is not known which of the two it is.
-          this.#assignments.add(host, taskKey(job.id, first + at));
-          this.#assignments.add(host, taskName(job.job, first + at));
+          this.#assignments.add(host, taskKey(job, index));
+          this.#assignments.add(host, taskName(open, index));
         }
       }
     }
@@ -81,7 +80,7 @@ export class Manager {
   newId(host: string): WorkerId {
     for (let number = 1; ; number++) {
       const id = WorkerId(number === 1 ? `${PREFIX}${host}` : `${PREFIX}${host}#${number}`);
-      if (this.core.state.workers.has(id) || this.#joining.has(id)) continue;
+      if (this.core.worker(id) !== undefined || this.#joining.has(id)) continue;
       this.#joining.add(id);
       return id;
     }
@@ -118,9 +117,10 @@ export class Manager {
 
   /** A runner of this host that has claimed the task: one whose connection hangs, or one from before a restart. */
   findHolder(host: string, job: JobId, index: TaskIndex, name: string): TaskHolder | undefined {
-    for (const [id, worker] of this.core.state.workers) {
+    for (const { profile } of this.core.workers()) {
+      const { id } = profile;
       if (hostOf(id) !== host) continue;
-      const claim = claimOf(worker, job, index);
+      const claim = this.core.claimOf(id, job, index);
       if (claim === undefined) continue;
       this.#runners.get(id)?.forgetTask(name);
       return { worker: id, attempt: claim.attempt };
@@ -136,7 +136,7 @@ function hostOf(id: WorkerId): string | undefined {
 /** Kept with the jobs: results may come after a restart. */
 async function secretOf(core: Core): Promise<string> {
   for (;;) {
-    const stored = (await core.store.keyValues(AREA)).find(({ key }) => key === SECRET);
+    const stored = (await core.keptTexts(AREA)).find(({ key }) => key === SECRET);
     if (stored !== undefined) return stored.value;
     // Another broker of the group may be just as quick.
     await core.put(AREA, SECRET, randomBytes(16).toString("hex"), 0);

@@ -42,7 +42,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   readonly host: string;
   readonly #manager: Manager;
   readonly #replies: PetoReplies;
-  #profile: WorkerProfile;
+  readonly #profile: WorkerProfile;
   #state: "joining" | "working" | "gone" = "joining";
   /** It has got, or is to get, FINO. */
   #finishing = false;
@@ -167,7 +167,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
 
   /** False where there is no answer yet. */
   #answer(): boolean {
-    const worker = this.#manager.core.state.workers.get(this.id);
+    const worker = this.#manager.core.worker(this.id);
     if (this.#finishing) return this.#reply(() => this.#replies.finish());
     if (worker?.standing === "banned") {
       this.#returnUnsent();
@@ -245,9 +245,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   #updateSlots(): void {
     if (this.#state !== "working") return;
     const slots = this.#sent.size + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0));
-    if (slots === this.#profile.total.slots) return;
-    this.#profile = { ...this.#profile, total: { slots } };
-    this.#manager.core.workerChanged(this.#profile);
+    this.#manager.core.workerSlots(this.id, slots);
   }
 
   #returnUnsent(tasks: readonly UnsentTask[] = this.#unsent): void {

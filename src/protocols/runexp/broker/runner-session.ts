@@ -138,7 +138,7 @@ export class RunnerSession implements TcpPeer {
       return;
     }
     const { core, experiments } = this.#manager;
-    const { assignment, task } = findTaskByName(name, experiments, (id) => core.state.jobs.get(id)?.job);
+    const { assignment, task } = findTaskByName(name, experiments, (id) => core.job(id));
     if (!this.#manager.wasAssigned(port.host, assignment)) {
       this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never assigned`);
       return;

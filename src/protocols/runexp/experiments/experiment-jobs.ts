@@ -4,8 +4,6 @@
 import type { Core } from "../../../broker/core.js";
 import type { OperationOutput } from "../../../broker/operations/index.js";
 import type { Client } from "../../../client/client.js";
-import { standingRecordOf } from "../../../dispatch/standing.js";
-import type { JobState } from "../../../dispatch/state.js";
 import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { type Range, rangesOf } from "../../../model/ranges.js";
@@ -117,12 +115,12 @@ export class ExperimentJobs implements Experiments {
 
   /** Some are to be assigned. */
   get someWait(): boolean {
-    return !this.#open().every(nothingWaits);
+    return this.#open().some(({ waits }) => waits);
   }
 
   /** Nothing is at a runner. */
   get noneRunning(): boolean {
-    return this.#open().every(({ assigned }) => assigned === 0);
+    return this.#open().every(({ workers }) => workers.length === 0);
   }
 
   /** Each was assigned at least once. */
@@ -139,8 +137,8 @@ export class ExperimentJobs implements Experiments {
     return this.#ended.has(name);
   }
 
-  #open(): JobState[] {
-    return [...this.#jobs].map((id) => this.#core.state.jobs.get(id)).filter((job) => job !== undefined);
+  #open() {
+    return [...this.#jobs].map((id) => this.#core.openWork(id)).filter((work) => work !== undefined);
   }
 
   // Calls of the listener
@@ -182,7 +180,7 @@ export class ExperimentJobs implements Experiments {
   }
 
   #reportStanding(host: string): void {
-    const { standing, results, succeeded, recent } = standingRecordOf(this.#core.state, host);
+    const { standing, results, succeeded, recent } = this.#core.standingOf(host);
     if (standing === (this.#standings.get(host) ?? "good")) return;
     this.#standings.set(host, standing);
     const failures = recent.split("-").length - 1;
@@ -196,7 +194,7 @@ export class ExperimentJobs implements Experiments {
 
   whereOpen(worker: WorkerId): OpenExperiments {
     if (this.someWait) return "waiting";
-    const here = this.#open().every(({ claims }) => [...claims].every((claim) => claim.worker.profile.id === worker));
+    const here = this.#open().every(({ workers }) => workers.every((one) => one === worker));
     return here ? "here" : "elsewhere";
   }
 
@@ -205,9 +203,6 @@ export class ExperimentJobs implements Experiments {
     this.#screen.hostNotice(host, experiments === 0 ? "is gone" : `is gone: ${what} for another runner`);
   }
 }
-
-const nothingWaits = ({ ready, inBackoff, mayLease, leasing }: JobState): boolean =>
-  ready === 0 && inBackoff.size === 0 && !mayLease && !leasing;
 
 async function entriesOf(client: Client, job: number): Promise<string[]> {
   const found: string[] = [];

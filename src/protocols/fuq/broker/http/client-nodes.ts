@@ -1,6 +1,5 @@
 /** The requests of fuq's client about workers: those that speak fuq, at any listener. */
-import type { Core } from "../../../../broker/core.js";
-import type { WorkerState } from "../../../../dispatch/state.js";
+import type { Core, KnownWorker } from "../../../../broker/core.js";
 import type { JsonFields } from "./json-http.js";
 import type { NodeInfo, Nodes } from "./nodes.js";
 
@@ -17,15 +16,12 @@ interface NodeEntry {
 export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Promise<NodeEntry[] | null> {
   const session = await nodes.session();
   const known = new Map((await nodes.all()).map(({ id, info }) => [id, info]));
-  const connected = fuqWorkers(core).filter(({ connected }) => connected);
+  const connected = core.workers("fuq").filter(({ connected }) => connected);
   const entries = given.flag("cookie_list")
     ? Array.from(known.values(), (info) => entryOf(info, session))
     : connected.map((worker) => entryOf(known.get(worker.profile.id) ?? infoOf(worker), session));
   return entries.length === 0 ? null : entries;
 }
-
-const fuqWorkers = (core: Core): WorkerState[] =>
-  [...core.state.workers.values()].filter(({ profile }) => profile.protocol.startsWith("fuq"));
 
 const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: string): NodeEntry => ({
   node,
@@ -37,7 +33,7 @@ const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: stri
 });
 
 /** A worker at another listener has reported only its slots. */
-const infoOf = ({ profile: { name, tags, total, address = name } }: WorkerState): NodeInfo => ({
+const infoOf = ({ profile: { name, tags, total, address = name } }: KnownWorker): NodeInfo => ({
   node: address,
   pid: 0,
   uniqueName: name,
@@ -55,7 +51,7 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
   }
   stop(
     core,
-    fuqWorkers(core).filter(({ profile }) => names.has(profile.name)),
+    core.workers("fuq").filter(({ profile }) => names.has(profile.name)),
   );
   return {};
 }
@@ -66,11 +62,11 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
  */
 export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
   for (const node of await nodes.all()) node.stopping = true;
-  stop(core, fuqWorkers(core));
+  stop(core, core.workers("fuq"));
   return {};
 }
 
-function stop(core: Core, workers: readonly WorkerState[]): void {
+function stop(core: Core, workers: readonly KnownWorker[]): void {
   for (const { profile } of workers) {
     core.workerDrains(profile.id);
     core.portOf(profile.id)?.stop();

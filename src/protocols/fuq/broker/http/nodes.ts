@@ -65,7 +65,7 @@ export class Nodes {
 
   async #findSession(): Promise<string> {
     const { stored } = await this.#core.put(SESSION_AREA, "session", newSecret(), 0);
-    const [found] = await this.#core.store.keyValues(SESSION_AREA);
+    const [found] = await this.#core.keptTexts(SESSION_AREA);
     if (found === undefined) throw new Error(`no session was stored (${stored})`);
     return found.value;
   }
@@ -148,7 +148,7 @@ export class Nodes {
 
   /** Once; with `again`, once more where the store is shared and was not asked just now. */
   async #load(again = false): Promise<void> {
-    const stale = again && this.#core.store.shared && now() - this.#loadedAt > RELOAD_MS;
+    const stale = again && this.#core.group !== undefined && now() - this.#loadedAt > RELOAD_MS;
     if (this.#loading === undefined || stale) {
       this.#loadedAt = now();
       this.#loading = this.#read();
@@ -157,7 +157,7 @@ export class Nodes {
   }
 
   async #read(): Promise<void> {
-    for (const { key, value } of await this.#core.store.keyValues(AREA)) {
+    for (const { key, value } of await this.#core.keptTexts(AREA)) {
       const { info, digest, expires } = JSON.parse(value) as StoredNode;
       const known = this.#byName.get(key) ?? newNode(info, digest);
       this.#byDigest.delete(known.digest);
@@ -169,8 +169,7 @@ export class Nodes {
     const ended = [...this.#byName.values()].filter(({ expires }) => expires <= now());
     for (const known of ended) await this.#forget(known);
     if (this.#byName.size < MAX_NODES) return;
-    const { workers } = this.#core.state;
-    const idle = [...this.#byName.values()].filter(({ id }) => !workers.has(id));
+    const idle = [...this.#byName.values()].filter(({ id }) => this.#core.worker(id) === undefined);
     const [oldest] = idle.sort((a, b) => a.expires - b.expires);
     if (oldest === undefined) throw new HttpError(500);
     await this.#forget(oldest);

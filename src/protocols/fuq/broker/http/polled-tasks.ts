@@ -1,52 +1,64 @@
 /** Tasks that a polling worker got in an answer, and whose end it has not reported. */
 import type { Socket } from "node:net";
-import { now } from "../../../../base/clock.js";
-import type { AttemptRange } from "../../../../dispatch/index.js";
-import type { JobId } from "../../../../model/ids.js";
+import type { Core, WorkerPort } from "../../../../broker/core.js";
+import { type AssignedTask, AssignedTasks } from "../../../../broker/sessions/assigned-tasks.js";
+import type { TaskIndex } from "../../../../model/ids.js";
+import type { Job } from "../../../../model/job.js";
+import { nameOf } from "../fuq-task.js";
+import { describeTask, type TaskDescription } from "../job-description.js";
+import type { PendingPoll } from "./pending-polls.js";
 
-export interface PolledTask {
-  readonly job: JobId;
-  readonly index: number;
-  readonly attempt: number;
-  readonly since: number;
+interface PolledTaskFields {
+  readonly description: TaskDescription;
   /** On which it was given; absent where that was before this broker was started. */
-  readonly socket?: Socket;
+  socket?: Socket;
 }
 
-export class PolledTasks {
-  readonly #tasks = new Map<string, PolledTask>();
+export type PolledTask = AssignedTask<PolledTaskFields>;
 
-  get size(): number {
-    return this.#tasks.size;
+export interface PolledTasksOptions {
+  readonly core: Core;
+  readonly port: WorkerPort;
+  readonly slots: (taken: number) => number;
+  /** The requests that wait for tasks. */
+  readonly polls: Iterable<PendingPoll>;
+}
+
+export class PolledTasks extends AssignedTasks<PolledTaskFields> {
+  readonly #options: PolledTasksOptions;
+
+  constructor(options: PolledTasksOptions) {
+    super(options.core, options.port);
+    this.#options = options;
   }
 
-  get(job: number, index: number): PolledTask | undefined {
-    return this.#tasks.get(keyOf(job, index));
+  protected describe(job: Job, index: TaskIndex) {
+    const description = describeTask(job, index);
+    return { name: nameOf(job.id, description.task), description };
   }
 
-  add(given: PolledTask): void {
-    this.#tasks.set(keyOf(given.job, given.index), given);
+  protected slots(): number {
+    return this.#options.slots(this.claimedCount);
   }
 
-  remove(gone: readonly PolledTask[]): void {
-    for (const { job, index } of gone) this.#tasks.delete(keyOf(job, index));
-  }
-
-  all(): PolledTask[] {
-    return [...this.#tasks.values()];
-  }
-
-  /** Keeps, of the tasks claimed for this worker, those that were sent to it. With `unknown` it may have them all. */
-  reconcile(claimed: readonly AttemptRange[], unknown: boolean): void {
-    const before = new Map(this.#tasks);
-    this.#tasks.clear();
-    for (const { job, first, last, attempt } of claimed) {
-      for (let index = first; index <= last; index++) {
-        const given = before.get(keyOf(job, index));
-        if (given?.attempt === attempt) this.add(given);
-        else if (unknown) this.add({ job, index, attempt, since: now() });
+  /** Each request gets as many tasks as it asks for. */
+  protected pending(): void {
+    this.takeCancels();
+    for (const poll of this.#options.polls) {
+      const given: PolledTask[] = [];
+      while (given.length < poll.maxTasks) {
+        const task = this.nextUnsent();
+        if (task === undefined) break;
+        task.socket = poll.socket;
+        this.started(task);
+        given.push(task);
       }
+      if (given.length === 0) break;
+      poll.answer(given.map(({ description }) => description));
     }
+    // The worker has disconnected meanwhile.
+    if (this.count("unsent") > 0) this.drain();
+    this.publishSlots();
   }
 
   /**
@@ -60,12 +72,3 @@ export class PolledTasks {
     return count >= doubtful.length ? doubtful : [];
   }
 }
-
-const keyOf = (job: number, index: number): string => `${job}.${index}`;
-
-export const rangeOf = ({ job, index, attempt }: PolledTask): AttemptRange => ({
-  job,
-  first: index,
-  last: index,
-  attempt,
-});

@@ -13,19 +13,18 @@ import type { Socket } from "node:net";
 import { now } from "../../../../base/clock.js";
 import { LaboroError } from "../../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../../broker/core.js";
-import type { AttemptRange, WorkerProfile } from "../../../../dispatch/index.js";
+import type { AttemptRange } from "../../../../dispatch/index.js";
 import { type JobId, SessionId } from "../../../../model/ids.js";
 import type { Job } from "../../../../model/job.js";
 import { DEFAULT_POOL } from "../../../../model/recipe.js";
 import { taskIndex } from "../../../../model/task-numbers.js";
-import { outcomeFromStatus } from "../../outcome.js";
-import { indexOfPair } from "../fuq-task.js";
-import { describeTask, type TaskDescription } from "../job-description.js";
-import { recordOutcome } from "../task-outcome.js";
+import { FUQ_WORKER } from "../foreman-tasks.js";
+import { nameOf } from "../fuq-task.js";
+import { outcomeOf, recordOutcome } from "../task-outcome.js";
 import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
 import { PendingPolls, type PollAnswer, type PollSource } from "./pending-polls.js";
-import { type PolledTask, PolledTasks, rangeOf } from "./polled-tasks.js";
+import { type PolledTask, PolledTasks } from "./polled-tasks.js";
 
 /** Longer than the longest pause of the original between two tries to connect, which is five minutes. */
 export const GRACE_MS = 6 * 60_000;
@@ -45,12 +44,13 @@ export class PollingWorker implements WorkerPort {
   readonly #core: Core;
   readonly #node: FuqNode;
   readonly #pool: string;
-  readonly #tasks = new PolledTasks();
-  readonly #polls = new PendingPolls(() => this.#publishSlots());
+  readonly #polls = new PendingPolls(() => this.#tasks.publishSlots());
+  /** Made again with each join. */
+  #tasks: PolledTasks;
+  /** What it was sent before its last connection was closed: attempts by name. Undefined until it has joined here. */
+  #sentBefore: ReadonlyMap<string, number> | undefined;
   readonly #sockets = new Set<Socket>();
   #joining: Promise<void> | undefined;
-  #everJoined = false;
-  #offeredSlots = 0;
   /** Each ends with the answer to its next request. */
   #slotsToStop = 0;
   #stoppedSlots = 0;
@@ -60,6 +60,13 @@ export class PollingWorker implements WorkerPort {
     this.#core = core;
     this.#node = node;
     this.#pool = pool ?? DEFAULT_POOL;
+    this.#tasks = this.#newTasks();
+  }
+
+  #newTasks(): PolledTasks {
+    const slots = (taken: number): number =>
+      taken + Math.min(this.#polls.wantedTasks, Math.max(0, this.#slots - taken));
+    return new PolledTasks({ core: this.#core, port: this, polls: this.#polls, slots });
   }
 
   /** Waits until there is something for it to do, or nobody waits for the answer any more. */
@@ -72,7 +79,7 @@ export class PollingWorker implements WorkerPort {
     }
     const work = this.#addPoll(nproc, source);
     this.#returnMissing();
-    this.#publishSlots();
+    this.#tasks.publishSlots();
     return work;
   }
 
@@ -83,7 +90,7 @@ export class PollingWorker implements WorkerPort {
     const next = nproc === undefined ? undefined : this.#addPoll(nproc, source);
     const recorded = held === undefined ? undefined : this.#record(held, update);
     this.#returnMissing();
-    this.#publishSlots();
+    this.#tasks.publishSlots();
     await recorded;
     return next ?? [];
   }
@@ -104,52 +111,34 @@ export class PollingWorker implements WorkerPort {
   #returnMissing(): void {
     if (this.#missing <= 0 || this.#missingTimer !== undefined) return;
     if (this.#slots === 1) {
-      this.#returnTasks(this.#tasks.all());
+      this.#tasks.giveBack(this.#tasks.all());
       return;
     }
     const since = now();
     this.#missingTimer = setTimeout(() => {
       this.#missingTimer = undefined;
-      this.#returnTasks(this.#tasks.undelivered(this.#missing, since));
+      this.#tasks.giveBack(this.#tasks.undelivered(this.#missing, since));
       this.#returnMissing();
-      this.#publishSlots();
-    }, 2 * this.#core.state.settings.graceMs).unref();
+      this.#tasks.publishSlots();
+    }, 2 * this.#core.graceMs).unref();
   }
 
   get #missing(): number {
-    return this.#tasks.size + this.#polls.wantedTasks - this.#slots;
-  }
-
-  #returnTasks(lost: readonly PolledTask[]): void {
-    this.#tasks.remove(lost);
-    if (lost.length > 0) this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
-  }
-
-  /** Reports as slots the tasks that it has and those that it asks for. */
-  #publishSlots(): void {
-    const slots = this.#tasks.size + Math.min(this.#polls.wantedTasks, Math.max(0, this.#slots - this.#tasks.size));
-    if (slots === this.#offeredSlots || this.#joining === undefined) return;
-    this.#offeredSlots = slots;
-    this.#core.workerChanged(this.#profile());
+    return this.#tasks.claimedCount + this.#polls.wantedTasks - this.#slots;
   }
 
   async #findTask({ job, task }: TaskUpdate): Promise<PolledTask | undefined> {
-    const found = this.#core.state.jobs.get(job)?.job ?? (await this.#core.store.job(job));
+    const found = await this.#core.storedJob(job);
     const index = found && taskIndex(found, task);
     if (index === undefined) throw new HttpError(500);
-    const known = this.#tasks.get(job, index);
-    if (known !== undefined) return known;
-    const attempt = this.#core.reclaim(this.#node.id, job, index);
-    return attempt === undefined ? undefined : { job, index, attempt, since: now() };
+    return this.#tasks.get(nameOf(job, task)) ?? this.#tasks.reclaim(job, index);
   }
 
-  #record(held: PolledTask, { success, status }: TaskUpdate): Promise<void> {
-    const { job, index, attempt, since: started } = held;
-    this.#tasks.remove([held]);
+  #record(held: PolledTask, update: TaskUpdate): Promise<void> {
+    this.#tasks.remove(held);
     // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
-    this.#publishSlots();
-    const done = { job, index, attempt, started, ended: now(), ...outcomeFromStatus(success, status) };
-    return new Promise((resolve) => recordOutcome(this.#core, this.#node.id, done, resolve));
+    this.#tasks.publishSlots();
+    return new Promise((resolve) => recordOutcome(this.#core, this.#node.id, outcomeOf(held, update), resolve));
   }
 
   // Connections
@@ -176,81 +165,41 @@ export class PollingWorker implements WorkerPort {
   }
 
   async #join(): Promise<void> {
-    // Claimed tasks that were not sent to it return to the queue. After a start of the broker it is not known which were sent.
-    this.#tasks.reconcile(await this.#core.claimedBy(this.#node.id), !this.#everJoined);
-    this.#offeredSlots = this.#tasks.size;
-    this.#everJoined = true;
-    const running = this.#tasks.all().map((given) => ({ ...rangeOf(given), state: "running" as const }));
-    await this.#core.workerJoins(this.#profile(), running, this);
-    this.#leaveIfDisconnected();
-  }
-
-  #profile(): WorkerProfile {
     const { id, info } = this.#node;
-    return {
-      id,
-      session: SessionId(info.uniqueName),
-      name: info.uniqueName,
-      protocol: "fuq (polling)",
-      pool: this.#pool,
-      tags: info.tags,
-      services: [],
-      total: { slots: this.#offeredSlots },
-      reserveRequests: 0,
-      resumable: true,
-      canPrefetch: false,
-      taskKinds: ["numbered"],
-      graceMs: GRACE_MS,
-    };
+    const { uniqueName: name, tags } = info;
+    const session = SessionId(name);
+    const profile = { id, session, name, protocol: "fuq (polling)", pool: this.#pool, tags };
+    this.#tasks = this.#newTasks();
+    await this.#tasks.join(
+      { ...profile, ...FUQ_WORKER, resumable: true, graceMs: GRACE_MS },
+      // Claimed tasks that were not sent to it return to the queue. After a start of the broker it is not known which were sent.
+      (task, attempt) => this.#sentBefore === undefined || this.#sentBefore.get(task) === attempt,
+    );
+    this.#leaveIfDisconnected();
   }
 
   #leaveIfDisconnected(): void {
     if (this.#joining === undefined || this.#sockets.size > 0) return;
     this.#end();
-    this.#core.workerDisconnected(this.#node.id, this, this.#tasks.size === 0);
+    this.#tasks.disconnected(true);
   }
 
   /** An answer could not be sent: it does not have these. */
   answerNotSent(work: PollAnswer): void {
     if (work === "stop") return;
-    this.#returnTasks(
-      work.flatMap(({ job_id: jobId, task }) => {
-        const index = indexOfPair(this.#core, { jobId, task });
-        return index === undefined ? [] : (this.#tasks.get(jobId, index) ?? []);
-      }),
-    );
-    this.#publishSlots();
+    this.#tasks.giveBack(work.flatMap(({ job_id: job, task }) => this.#tasks.get(nameOf(job, task)) ?? []));
   }
 
   // Calls of the core
 
-  assign(job: Job, { first, last, attempt }: AttemptRange): void {
-    let index = first;
-    for (const poll of this.#polls) {
-      if (index > last) break;
-      const from = index;
-      const upTo = Math.min(last, index + poll.maxTasks - 1);
-      const work: TaskDescription[] = [];
-      for (; index <= upTo; index++) {
-        const { socket } = poll;
-        this.#tasks.add({ job: job.id, index, attempt, since: now(), socket });
-        work.push(describeTask(job, index));
-      }
-      this.#core.workerStarted(
-        this.#node.id,
-        work.map((_, at) => ({ job: job.id, index: from + at, attempt })),
-      );
-      poll.answer(work);
-    }
-    // The worker has disconnected meanwhile.
-    if (index <= last) this.#core.workerRetracted(this.#node.id, [{ job: job.id, first: index, last, attempt }]);
-    this.#publishSlots();
+  assign(job: Job, tasks: AttemptRange): void {
+    this.#tasks.assign(job, tasks);
   }
 
   stop(): void {
     this.#node.stopping = true;
     this.#polls.answerAll("stop");
-    this.#publishSlots();
+    this.#tasks.publishSlots();
   }
 
   /** Requests that wait are answered with nothing: then the worker asks again. There is no message to stop it now. */
@@ -259,11 +208,12 @@ export class PollingWorker implements WorkerPort {
     this.#slotsToStop += slots;
     if (this.#slotsToStop >= this.#slots) this.stop();
     else for (const poll of [...this.#polls].slice(0, slots)) poll.answer([]);
-    this.#publishSlots();
+    this.#tasks.publishSlots();
   }
 
   close(): void {
     this.#end();
+    this.#tasks.close();
     this.#polls.answerAll([]);
   }
 
@@ -271,10 +221,13 @@ export class PollingWorker implements WorkerPort {
     clearTimeout(this.#missingTimer);
     this.#missingTimer = undefined;
     this.#joining = undefined;
+    // One that was cut while it joined has still what it had before.
+    if (this.#tasks.id === undefined) return;
+    this.#sentBefore = new Map(this.#tasks.all().map(({ name, attempt }) => [name, attempt]));
   }
 
-  retract(): void {
-    this.#core.workerRetracted(this.#node.id, []);
+  retract(tasks: readonly AttemptRange[]): void {
+    this.#tasks.retract(tasks);
   }
 
   // There is no message for it; the task is recorded as cancelled when it ends.
