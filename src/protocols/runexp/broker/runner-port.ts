@@ -162,7 +162,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   }
 
   get hasUnsent(): boolean {
-    return (this.#manager.core.state.workers.get(this.id)?.assigned ?? 0) > this.#sent.size;
+    return (this.#manager.core.worker(this.id)?.assigned ?? 0) > this.#sent.size;
   }
 
   /** False where there is no answer yet. */
