@@ -1,15 +1,37 @@
 /**
- * The command line as a few files in dist/bundle, which Node loads in half the time that it needs for the modules they are made of.
- * `bin/laboro` runs it. Programs that embed laboro use the modules in dist/.
+ * The command line as a few files of CommonJS in dist/bundle, which Node loads in half the time that it needs for the modules they are made
+ * of. `bin/laboro` runs it. Programs that embed laboro use the modules in dist/.
  */
 import { defineConfig } from "vite";
 
 /** They load native code from their own folders. */
 const UNBUNDLED = ["@photostructure/sqlite", "msgpackr", "zeromq"];
 
+/** Threads find their files by these names, see threadFile in src/base/package.ts. */
+const THREADS = {
+  thread: "dist/store/sqlite/thread.js",
+  "large-submission-thread": "dist/broker/operations/large-submission-thread.js",
+};
+
+/** The file of a thread loads what the thread runs, with the code cache. */
+const threadFiles = {
+  name: "thread-files",
+  generateBundle(_options, bundle) {
+    for (const chunk of Object.values(bundle).filter(({ name, isEntry }) => isEntry && name in THREADS))
+      this.emitFile({
+        type: "asset",
+        fileName: `${chunk.name}.cjs`,
+        source: `require("./load.cjs").load("${chunk.fileName}");\n`,
+      });
+    const main = Object.values(bundle).find(({ name, isEntry }) => isEntry && name === "main");
+    this.emitFile({ type: "asset", fileName: "main.cjs", source: `require("./load.cjs").load("${main.fileName}");\n` });
+  },
+};
+
 export default defineConfig({
   logLevel: "warn",
   ssr: { noExternal: true, external: UNBUNDLED },
+  plugins: [threadFiles],
   build: {
     ssr: true,
     outDir: "dist/bundle",
@@ -17,13 +39,12 @@ export default defineConfig({
     target: "node20",
     minify: false,
     rolldownOptions: {
-      input: [
-        "dist/cli/main.js",
-        // Threads find their files by these names, see threadFile in src/base/package.ts.
-        "dist/store/sqlite/thread.js",
-        "dist/broker/operations/large-submission-thread.js",
-      ],
-      output: { entryFileNames: "[name].js", chunkFileNames: "[name]-[hash].js" },
+      input: { load: "dist/cli/lib/load-bundle.js", main: "dist/cli/main.js", ...THREADS },
+      output: {
+        format: "cjs",
+        entryFileNames: ({ name }) => (name === "load" ? "load.cjs" : "[name]-[hash].cjs"),
+        chunkFileNames: "[name]-[hash].cjs",
+      },
     },
     license: { fileName: "THIRD-PARTY-NOTICES.md" },
   },
