@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statfsSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
@@ -17,6 +17,8 @@ const ENOUGH_BYTES = 2 ** 32;
 
 if (process.env.TMPDIR === undefined && freeBytes(MEMORY) > ENOUGH_BYTES) {
   const dir = mkdtempSync(`${MEMORY}/test-`);
+  // As /tmp: some tests run a process as another user.
+  chmodSync(dir, 0o1777);
   process.env.TMPDIR = dir;
   process.once("exit", () => rmSync(dir, { recursive: true, force: true }));
 }
