@@ -13,25 +13,22 @@ const THREADS = {
   "large-submission-thread": "dist/broker/operations/large-submission-thread.js",
 };
 
-/** The file of a thread loads what the thread runs, with the code cache. */
-const threadFiles = {
-  name: "thread-files",
+/** Files with names that do not change. Each loads what it stands for. */
+const startFiles = {
+  name: "start-files",
   generateBundle(_options, bundle) {
-    for (const chunk of Object.values(bundle).filter(({ name, isEntry }) => isEntry && name in THREADS))
-      this.emitFile({
-        type: "asset",
-        fileName: `${chunk.name}.cjs`,
-        source: `require("./load.cjs").load("${chunk.fileName}");\n`,
-      });
-    const main = Object.values(bundle).find(({ name, isEntry }) => isEntry && name === "main");
-    this.emitFile({ type: "asset", fileName: "main.cjs", source: `require("./load.cjs").load("${main.fileName}");\n` });
+    for (const { name, fileName, isEntry } of Object.values(bundle)) {
+      if (!isEntry || name === "load") continue;
+      const source = `require("./load.cjs").load("${fileName}"${name in THREADS ? ", true" : ""});\n`;
+      this.emitFile({ type: "asset", fileName: `${name}.cjs`, source });
+    }
   },
 };
 
 export default defineConfig({
   logLevel: "warn",
   ssr: { noExternal: true, external: UNBUNDLED },
-  plugins: [threadFiles],
+  plugins: [startFiles],
   build: {
     ssr: true,
     outDir: "dist/bundle",

@@ -20,7 +20,7 @@ import {
 import * as nodeModule from "node:module";
 import { join } from "node:path";
 import { constants, Script } from "node:vm";
-import { isMainThread } from "node:worker_threads";
+import { crc32 } from "node:zlib";
 
 interface CacheFile {
   readonly path: string;
@@ -40,15 +40,14 @@ const requireOther = nodeModule.createRequire(join(__dirname, "load.cjs"));
 /** The file whose requirements are being loaded. */
 let current: CacheFile | undefined;
 
-/** `name` of a file in the bundle. */
-export function load(name: string): unknown {
+/** `name` of a file in the bundle. A thread can be terminated without an event, so it writes its cache soon. */
+export function load(name: string, inThread = false): unknown {
   if ("enableCompileCache" in nodeModule) {
     (nodeModule.enableCompileCache as (dir: string) => void)(CACHE);
     return requireOther(`./${name}`);
   }
-  if (isMainThread) process.once("exit", writeCache);
-  // A thread can be terminated, without an event.
-  else setTimeout(writeCache, THREAD_WRITES_MS).unref();
+  if (inThread) setTimeout(writeCache, THREAD_WRITES_MS).unref();
+  else process.once("exit", writeCache);
   return requireFile(`./${name}`);
 }
 
@@ -85,25 +84,30 @@ function compileAndRun(id: string, root: CacheFile): unknown {
   return module.exports;
 }
 
-/** Node's version is part of the name. V8 itself refuses data that its version or its flags do not fit. */
+/**
+ * Node's version is part of the name. V8 refuses data that its version or its flags do not fit, but data that was damaged
+ * would end the process, so the file begins with a checksum: of the rest, which is the length of the index, the index, the data.
+ */
 function openCache(id: string): CacheFile {
   const path = join(CACHE, `${id.slice(2)}-${process.version}-${process.arch}`);
-  const root = { path, scripts: new Map() };
   try {
     const content = readFileSync(path);
-    const start = 4 + content.readUInt32LE();
-    for (const [name, first, end] of JSON.parse(content.toString("utf8", 4, start)) as [string, number, number][])
+    if (content.readUInt32LE() !== crc32(content.subarray(4))) throw new Error("damaged");
+    const start = 8 + content.readUInt32LE(4);
+    for (const [name, first, end] of JSON.parse(content.toString("utf8", 8, start)) as [string, number, number][])
       cached.set(name, content.subarray(start + first, start + end));
+    return { path, scripts: new Map() };
   } catch {
+    const root = { path, scripts: new Map() };
     unwritten.push(root);
+    return root;
   }
-  return root;
 }
 
 function writeCache(): void {
   try {
     if (statSync(__dirname).uid !== process.getuid?.()) return;
-    for (const { path, scripts } of unwritten) {
+    for (const { path, scripts } of unwritten.splice(0)) {
       const parts: Buffer[] = [];
       let size = 0;
       const entries = Array.from(scripts, ([name, script]) => {
@@ -112,10 +116,11 @@ function writeCache(): void {
         size += data.length;
         return [name, size - data.length, size];
       });
-      const header = Buffer.from(JSON.stringify(entries));
-      const length = Buffer.alloc(4);
-      length.writeUInt32LE(header.length);
-      writeAtomically(path, Buffer.concat([length, header, ...parts]));
+      const index = Buffer.from(JSON.stringify(entries));
+      const content = Buffer.concat([Buffer.alloc(8), index, ...parts]);
+      content.writeUInt32LE(index.length, 4);
+      content.writeUInt32LE(crc32(content.subarray(4)), 0);
+      writeAtomically(path, content);
     }
   } catch {
     // Without a cache, the next start takes as long as this one.
