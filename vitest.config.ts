@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statfsSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
@@ -16,7 +16,12 @@ const MEMORY = "/dev/shm";
 const ENOUGH_BYTES = 2 ** 32;
 
 if (process.env.TMPDIR === undefined && freeBytes(MEMORY) > ENOUGH_BYTES) {
-  const dir = mkdtempSync(`${MEMORY}/test-`);
+  for (const name of readdirSync(MEMORY)) {
+    const [, pid] = /^laboro-(\d+)$/.exec(name) ?? [];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) rmSync(`${MEMORY}/${name}`, { recursive: true, force: true });
+  }
+  const dir = `${MEMORY}/laboro-${process.pid}`;
+  mkdirSync(dir);
   // As /tmp: some tests run a process as another user.
   chmodSync(dir, 0o1777);
   process.env.TMPDIR = dir;
