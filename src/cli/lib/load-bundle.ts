@@ -17,7 +17,7 @@ import {
   statSync,
   writeSync,
 } from "node:fs";
-import * as nodeModule from "node:module";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { constants, Script } from "node:vm";
 import { crc32 } from "node:zlib";
@@ -36,14 +36,15 @@ const THREAD_WRITES_MS = 50;
 const modules = new Map<string, Module>();
 const cached = new Map<string, Buffer>();
 const unwritten: CacheFile[] = [];
-const requireOther = nodeModule.createRequire(join(__dirname, "load.cjs"));
+const requireOther = createRequire(join(__dirname, "load.cjs"));
 /** The file whose requirements are being loaded. */
 let current: CacheFile | undefined;
 
 /** `name` of a file in the bundle. A thread can be terminated without an event, so it writes its cache soon. */
 export function load(name: string, inThread = false): unknown {
-  if ("enableCompileCache" in nodeModule) {
-    (nodeModule.enableCompileCache as (dir: string) => void)(CACHE);
+  const { enableCompileCache } = requireOther("node:module") as { enableCompileCache?: (dir: string) => void };
+  if (enableCompileCache !== undefined) {
+    enableCompileCache(CACHE);
     return requireOther(`./${name}`);
   }
   if (inThread) setTimeout(writeCache, THREAD_WRITES_MS).unref();
