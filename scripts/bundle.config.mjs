@@ -39,6 +39,8 @@ export default defineConfig({
       input: { load: "dist/cli/lib/load-bundle.js", main: "dist/cli/main.js", ...THREADS },
       output: {
         format: "cjs",
+        // V8 cannot execute import() in code from its cache.
+        dynamicImportInCjs: false,
         entryFileNames: ({ name }) => (name === "load" ? "load.cjs" : "[name]-[hash].cjs"),
         chunkFileNames: "[name]-[hash].cjs",
       },

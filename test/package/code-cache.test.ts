@@ -58,6 +58,14 @@ describe("the code cache of the bundle", () => {
     expect(contents(cache)).toEqual(written);
   });
 
+  it("is of files without import(), which waits for ever in code from the cache", () => {
+    const bundle = join(REPOSITORY, "dist", "bundle");
+    const files = readdirSync(bundle).filter((name) => name.endsWith(".cjs"));
+    expect(files.length).toBeGreaterThan(10);
+    const code = (name: string): string => readFileSync(join(bundle, name), "utf8").replaceAll(/\/\*[^]*?\*\//g, "");
+    expect(files.filter((name) => /\bimport\(["'`]/.test(code(name)))).toEqual([]);
+  });
+
   it("is ignored where it is damaged", () => {
     const { cache, run } = install();
     run();

@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { constants, Script } from "node:vm";
+import { Script } from "node:vm";
 import { crc32 } from "node:zlib";
 
 interface CacheFile {
@@ -76,7 +76,6 @@ function compileAndRun(id: string, root: CacheFile): unknown {
     {
       filename,
       ...(cachedData === undefined ? {} : { cachedData }),
-      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
     },
   );
   if (cachedData === undefined) root.scripts.set(id, script);
