@@ -42,9 +42,10 @@ let current: CacheFile | undefined;
 
 /** `name` of a file in the bundle. A thread can be terminated without an event, so it writes its cache soon. */
 export function load(name: string, inThread = false): unknown {
-  const { enableCompileCache } = requireOther("node:module") as { enableCompileCache?: (dir: string) => void };
+  const { enableCompileCache } = requireOther("node:module") as { enableCompileCache?: (dir?: string) => void };
   if (enableCompileCache !== undefined) {
-    enableCompileCache(CACHE);
+    // For others Node has a folder of their own.
+    enableCompileCache(isOwner() ? CACHE : undefined);
     return requireOther(`./${name}`);
   }
   if (inThread) setTimeout(writeCache, THREAD_WRITES_MS).unref();
@@ -104,9 +105,11 @@ function openCache(id: string): CacheFile {
   }
 }
 
+const isOwner = (): boolean => statSync(__dirname).uid === process.getuid?.();
+
 function writeCache(): void {
   try {
-    if (statSync(__dirname).uid !== process.getuid?.()) return;
+    if (!isOwner()) return;
     for (const { path, scripts } of unwritten.splice(0)) {
       const parts: Buffer[] = [];
       let size = 0;
