@@ -1,5 +1,5 @@
 /**
- * Loads the files of dist/bundle with V8's code cache, which halves the time to the first line of a verb. Node has such a cache since
+ * Loads the files of dist/bundle with V8's code cache, which saves a third of the start of a verb. Node has such a cache since
  * version 22; for Node 20 this file has its own.
  *
  * The cache lies beside the bundle, so whoever can write it can write the program as well. Only the bundle's owner writes it, and a failure to
