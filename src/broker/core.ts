@@ -184,8 +184,12 @@ export class Core extends CoreView {
     if (this.#endedPorts.has(port)) throw new LaboroError("LABORO_BROKER_GONE", "the worker's connection has ended");
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
     this.#ports.set(profile.id, port);
-    const { keep, drop } = this.decide((out) => onWorkerJoined(this.state, out, profile, held, now()));
-    this.#knownWorkers.set(profile.id, profile.name);
+    const { keep, drop } = this.decide((out) => {
+      const joined = onWorkerJoined(this.state, out, profile, held, now());
+      // Within the step: after it, a difference in number makes `decide` look through all workers.
+      this.#knownWorkers.set(profile.id, profile.name);
+      return joined;
+    });
     this.moves?.joined(profile.id);
     this.events.add({ kind: "worker-joined", worker: profile.id, name: profile.name });
     const ends = await this.store.storedOutputBytes(keep);

@@ -20,7 +20,7 @@ import type {
 } from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { jobFrom, submittedJob } from "./job-spec.js";
+import { jobFrom, submitRow, submittedJob } from "./job-spec.js";
 import type { RerunRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
@@ -65,7 +65,7 @@ class SqliteStore implements Store {
   }
 
   async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
-    const packed = packWrites(writes);
+    const packed = packWrites(writes, submitRow);
     const rows = unpackWriteResults(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
     return rows.map((row, at) => writeResultFrom(row, writes[at], now));
   }

@@ -9,8 +9,6 @@
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
-import { chunkEntries } from "../entry-chunks.js";
-import { encodeSpec } from "./job-spec.js";
 import type { SubmitRow, WriteRow } from "./messages.js";
 
 type ClaimOrSettle = Extract<Write, { op: "claim" | "settle" }>;
@@ -36,7 +34,10 @@ const RESULT_FIELDS = 10;
 const NONE = -1;
 const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 
-export function packWrites(writes: readonly Write[]): PackedWrites {
+type Submit = Extract<Write, { op: "submit" }>;
+
+/** `submitRow` is an argument so that the thread, which only unpacks, does not load what packs a job. */
+export function packWrites(writes: readonly Write[], submitRow: (write: Submit) => SubmitRow): PackedWrites {
   const numbers = new Float64Array(numbersNeeded(writes));
   const texts = new Texts();
   const plain: Plain[] = [];
@@ -205,15 +206,6 @@ function unpackOutput(packed: PackedWrites): OutputChunk[] {
     at += length;
     return { ...head, bytes };
   });
-}
-
-function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
-  const { op, id, job, lease, rangeId } = write;
-  const { name, count, held, key = null, idempotencyKey = null } = job;
-  const { pool } = job.requirement;
-  const numbered = id === undefined ? {} : { id };
-  const row = { op, ...numbered, spec: encodeSpec(job), name, pool, key, idempotencyKey, count, held, lease, rangeId };
-  return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 
 /** Texts by position; the same one twice in a row, as a worker's name is, costs no look-up. */
