@@ -51,10 +51,9 @@ const remembered = fc
   .tuple(record({ identity: name, epoch: count, job }), acceptedBy)
   .map(([known, rest]) => ({ ...known, ...rest }));
 
-const smallOutput = fc.array(
-  record({ stream: fc.constantFrom("stdout" as const, "stderr" as const), bytes }),
-  { maxLength: 5 },
-);
+const smallOutput = fc.array(record({ stream: fc.constantFrom("stdout" as const, "stderr" as const), bytes }), {
+  maxLength: 5,
+});
 
 const done: fc.Arbitrary<DoneTask> = fc
   .tuple(
