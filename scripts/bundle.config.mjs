@@ -2,10 +2,14 @@
  * The command line as a few files of CommonJS in dist/bundle, which Node loads in half the time that it needs for the modules they are made
  * of. `bin/laboro` runs it. Programs that embed laboro use the modules in dist/.
  */
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vite";
 
 /** They load native code from their own folders. */
-const UNBUNDLED = ["@photostructure/sqlite", "msgpackr", "zeromq"];
+const UNBUNDLED = ["@photostructure/sqlite", "zeromq"];
+
+/** msgpackr without its native reader of strings, which takes longer to load than a verb has strings to read. */
+const PLAIN_MSGPACKR = { find: /^msgpackr$/, replacement: fileURLToPath(import.meta.resolve("msgpackr/pack")) };
 
 /** Threads find their files by these names, see threadFile in src/base/package.ts. */
 const THREADS = {
