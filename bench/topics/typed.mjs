@@ -56,6 +56,8 @@ function lines(base, data) {
     mkdirSync(dir);
     const env = { ...process.env, HOME: dir, PATH: `${BIN}:${process.env.PATH}` };
     for (const name of Object.keys(env)) if (name.startsWith("LABORO_")) delete env[name];
+    // Node reads these certificates at every start, which would make laboro look cheap beside `node -e 0`.
+    delete env.NODE_EXTRA_CA_CERTS;
     if (broker) env.LABORO_DATA = data;
     const begin = performance.now();
     const shell = start("sh", ["-c", text], { cwd: dir, env });
