@@ -21,12 +21,19 @@ export function residentBytes(pid) {
   return Number(found?.[1]) * 1_024;
 }
 
-/** Samples until it is stopped; gives the largest. */
+/** Samples until it is stopped or the process has ended; gives the largest. */
 export function watchResident(pid, everyMs = 50) {
-  let largest = residentBytes(pid);
-  const timer = setInterval(() => {
-    largest = Math.max(largest, residentBytes(pid));
-  }, everyMs);
+  let largest = 0;
+  const sample = () => {
+    try {
+      largest = Math.max(largest, residentBytes(pid) || 0);
+    } catch (cause) {
+      if (cause.code !== "ENOENT" && cause.code !== "ESRCH") throw cause;
+      clearInterval(timer);
+    }
+  };
+  const timer = setInterval(sample, everyMs);
+  sample();
   return () => {
     clearInterval(timer);
     return largest;

@@ -1,4 +1,5 @@
 import { commands } from "./commands.mjs";
+import { dispatch } from "./dispatch.mjs";
 import { durable } from "./durable.mjs";
 import { experiments } from "./experiments.mjs";
 import { group } from "./group.mjs";
@@ -9,11 +10,13 @@ import { requests } from "./requests.mjs";
 import { roundRobin } from "./round-robin.mjs";
 import { sleeps } from "./sleeps.mjs";
 import { submission } from "./submission.mjs";
+import { typed } from "./typed.mjs";
 import { zeromq } from "./zeromq.mjs";
 
 export const TOPICS = [
   // First: what others leave behind, when it is removed, makes new files slow for minutes.
   experiments,
+  typed,
   commands,
   sleeps,
   noop,
@@ -22,6 +25,7 @@ export const TOPICS = [
   zeromq,
   submission,
   manyWorkers,
+  dispatch,
   durable,
   group,
   groupGrowth,

@@ -13,7 +13,7 @@ import { prefetchAllowance, retractForIdle, retractForJob, startRateWindow } fro
 import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
 import { fitCount, goesBefore, reindexWorker } from "./signature.js";
-import { type JobState, newTaskRangeId, type Signature, type State, type WorkerState } from "./state.js";
+import { type JobState, newTaskRangeId, type Signature, type State, signaturesFor, type WorkerState } from "./state.js";
 import { storeRecord } from "./worker-records.js";
 
 /** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
@@ -22,30 +22,40 @@ export function placeWork(state: State, out: Decisions, now: number): void {
   placeRequests(state, out);
   if (state.halted !== undefined) return;
   state.needsPlacement = false;
-  const blocked = new Set<Signature>();
+  let candidates = signaturesToPlace(state);
   for (;;) {
-    const job = nextJob(state, blocked);
+    const job = nextJob(candidates);
     if (job === undefined) break;
     const worker = leastRecentlyUsed(state, job);
     if (worker === undefined) {
-      blocked.add(job.signature);
+      candidates.delete(job.signature);
       reserveWorker(state, job);
       retractForJob(state, out, job);
       continue;
     }
     assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
-    // A worker whose reservation ended may be what the blocked signatures waited for.
-    if (state.needsPlacement) blocked.clear();
+    // A worker whose reservation ended may be what other signatures wait for.
+    if (state.needsPlacement) candidates = signaturesToPlace(state);
     state.needsPlacement = false;
   }
   if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
 }
 
-/** The job that goes next, among the signatures not yet found without a worker. */
-function nextJob(state: State, blocked: ReadonlySet<Signature>): JobState | undefined {
-  let best: JobState | undefined;
+/** The signatures with waiting jobs for which a worker can be found, reserved or cleared of prefetched tasks. */
+function signaturesToPlace(state: State): Set<Signature> {
+  const mayRetract = state.workersWithPrefetched.size > 0;
+  const found = new Set<Signature>();
   for (const signature of state.active) {
-    if (blocked.has(signature)) continue;
+    const mayReserve = signature.wide && signature.reservation === undefined;
+    if (mayRetract || mayReserve || signature.available.size > 0) found.add(signature);
+  }
+  return found;
+}
+
+/** The job that goes next. */
+function nextJob(candidates: ReadonlySet<Signature>): JobState | undefined {
+  let best: JobState | undefined;
+  for (const signature of candidates) {
     const job = signature.jobs.peek();
     if (job !== undefined && (best === undefined || goesBefore(job, best))) best = job;
   }
@@ -103,7 +113,7 @@ export function useFreeSlots(state: State, out: Decisions, worker: WorkerState):
 /** The job that goes next among those with a task that fits into this worker's free slots. */
 function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
   let best: JobState | undefined;
-  for (const signature of state.active) {
+  for (const signature of signaturesFor(state, worker)) {
     const job = signature.jobs.peek();
     if (job === undefined || !worker.capableOf.has(signature)) continue;
     if (fitCount(worker, signature) === 0) {
@@ -121,7 +131,7 @@ function hasCompetingJob(state: State, job: JobState, worker: WorkerState): bool
   const { priority } = job.job;
   const next = job.signature.jobs.peekSecond();
   if (next !== undefined && next.job.priority === priority) return true;
-  for (const signature of state.active) {
+  for (const signature of signaturesFor(state, worker)) {
     const other = signature.jobs.peek();
     if (other === undefined || other === job || other.job.priority < priority) continue;
     if (worker.capableOf.has(signature)) return true;
@@ -142,7 +152,7 @@ function prefetchTasks(state: State, out: Decisions, worker: WorkerState, now: n
   if (!worker.profile.canPrefetch || worker.reservedFor !== undefined || worker.standing !== "good") return;
   for (;;) {
     let best: JobState | undefined;
-    for (const signature of state.active) {
+    for (const signature of signaturesFor(state, worker)) {
       const job = signature.jobs.peek();
       if (job === undefined || !worker.capableOf.has(signature) || prefetchAllowance(state, worker, job) === 0)
         continue;

@@ -328,3 +328,7 @@ export const attemptRangesOf = (worker: WorkerState): AttemptRange[] =>
       (range) => ({ job: job.id, attempt, ...range }),
     ),
   );
+
+/** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
+export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>
+  worker.capableOf.size < state.active.size ? worker.capableOf : state.active;

@@ -1,9 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { IndexedHeap } from "../../src/dispatch/heap.js";
 import {
   createState,
   DEFAULT_SETTINGS,
   Decisions,
+  onCommitted,
   onDone,
   onJobAdded,
   onWorkerJoined,
@@ -98,6 +99,39 @@ describe("handing out", () => {
 
   it("looks at no more with 500 jobs of one kind in the line than with 2", () => {
     expect(looksPerTask(100, 500)).toBeLessThanOrEqual(looksPerTask(100, 2) * 1.1);
+  });
+});
+
+/** Looks for the next job of a signature, for each result of a worker, while jobs of so many signatures wait for busy workers. */
+function looksAtJobsPerResult(signatures: number): number {
+  const state = createState(DEFAULT_SETTINGS, 1, false);
+  const first = new Decisions();
+  const tags = Array.from({ length: signatures }, (_, i) => `t${i}`);
+  for (let i = 0; i < 10; i++) onWorkerJoined(state, first, { ...new Looks().profile(`w${i}`), tags }, [], 0);
+  for (let id = 1; id <= signatures; id++) {
+    const job: Job = {
+      ...jobOf(id, 100),
+      requirement: { pool: "default", tags: [`t${id - 1}`], needs: { slots: 1 } },
+    };
+    onJobAdded(state, first, job, taskRangeOf(job), new Set(), 0);
+  }
+  const running = first.sends.flatMap((send) => (send.kind === "tasks" ? [send] : []));
+  const peek = vi.spyOn(IndexedHeap.prototype, "peek");
+  for (const { worker, job, first: index, attempt } of running) {
+    const done = [{ job, index, attempt, code: 0, started: 0, ended: 2_000, outputBytes: 0 }];
+    onDone(state, new Decisions(), worker, done, 2_000);
+    onCommitted(state, new Decisions(), [], [], 2_000);
+  }
+  const looks = peek.mock.calls.length;
+  peek.mockRestore();
+  return looks / running.length;
+}
+
+describe("many signatures", () => {
+  it("cost a look each for a result, not a look at each other", () => {
+    const few = looksAtJobsPerResult(20);
+    expect(few).toBeGreaterThan(0);
+    expect(looksAtJobsPerResult(200)).toBeLessThanOrEqual(few * 11);
   });
 });
 
