@@ -195,9 +195,9 @@ async function openListeners(
 const listenerUrls = (listeners: readonly OpenListener[]): { name: string; url: string }[] =>
   listeners.flatMap(({ name, urls }) => urls.map((url) => ({ name, url })));
 
-const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem, relaxed = false }: ServerOptions): Store =>
+const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem }: ServerOptions): Store =>
   openSqliteStore({
-    ...{ dir, relaxed },
+    dir,
     log: (line, code) => (code === undefined ? log.warn({}, line) : log.error({ code }, line)),
     ...(allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem }),
   });

@@ -30,6 +30,7 @@ export const ERROR_CODES = {
   LABORO_NO_SUCH_TASK: "the job has no task with this number, or in the API with this index",
   LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
   LABORO_NOT_SUPPORTED: "the protocol of this worker has no message for it",
+  LABORO_PACKAGE_MISSING: "an optional package that this needs cannot be loaded",
   LABORO_QUEUE_FULL: "as much waits for an answer as the broker keeps",
   LABORO_SERVICE_FAILED: "the service answered with an error",
   LABORO_STORE_FAILED: "the store could not complete a write",

@@ -1,6 +1,6 @@
 /**
- * Logs the protocol errors of peers: each address and code once, and then only the number of repetitions, once a minute. Ten thousand
- * bad frames are one line.
+ * Logs the protocol errors of peers: each fault of an address once, and then only the number of repetitions, once a minute. Faults that
+ * differ in numbers or quoted words alone are one. Ten thousand bad frames are one line, and at most twenty where each is another fault.
  */
 
 import { now } from "./clock.js";
@@ -9,7 +9,10 @@ import type { Log } from "./log.js";
 
 const AGAIN_MS = 60_000;
 /** Addresses that are remembered; the oldest goes first. */
-const MOST = 1_000;
+const MAX_SOURCES = 1_000;
+/** Faults of one address and code within a minute; further ones count as one more fault. */
+const MAX_FAULTS = 19;
+const FURTHER = "";
 
 interface ReportedError {
   since: number;
@@ -18,25 +21,46 @@ interface ReportedError {
 
 export class PeerErrors {
   readonly #log: Log;
-  readonly #known = new Map<string, ReportedError>();
+  readonly #now: () => number;
+  readonly #sources = new Map<string, Map<string, ReportedError>>();
 
-  constructor(log: Log) {
+  constructor(log: Log, clock: () => number = now) {
     this.#log = log;
+    this.#now = clock;
   }
 
   /** `peer` is its address, without the port where that changes with each connection. */
   report(listener: string, peer: string, code: ErrorCode, why: string): void {
-    const key = `${listener}\0${peer}\0${code}`;
-    const known = this.#known.get(key);
-    if (known !== undefined && now() - known.since < AGAIN_MS) {
+    const faults = this.#faultsOf(`${listener}\0${peer}\0${code}`);
+    const kind = kindOf(why);
+    const fault = faults.has(kind) || faults.size < MAX_FAULTS ? kind : FURTHER;
+    const known = faults.get(fault);
+    const time = this.#now();
+    if (known !== undefined && time - known.since < AGAIN_MS) {
       known.suppressed++;
       return;
     }
+    faults.set(fault, { since: time, suppressed: 0 });
     const times = known === undefined ? {} : { times: known.suppressed + 1 };
-    this.#known.delete(key);
-    this.#known.set(key, { since: now(), suppressed: 0 });
-    const [oldest] = this.#known.keys();
-    if (this.#known.size > MOST && oldest !== undefined) this.#known.delete(oldest);
     this.#log.warn({ listener, peer, code, ...times }, why);
   }
+
+  #faultsOf(source: string): Map<string, ReportedError> {
+    const faults = this.#sources.get(source) ?? new Map<string, ReportedError>();
+    this.#sources.delete(source);
+    this.#sources.set(source, faults);
+    const [oldest] = this.#sources.keys();
+    if (this.#sources.size > MAX_SOURCES && oldest !== undefined) this.#sources.delete(oldest);
+    const old = this.#now() - AGAIN_MS;
+    for (const [fault, { since, suppressed }] of faults) {
+      if (suppressed === 0 && since <= old) faults.delete(fault);
+    }
+    return faults;
+  }
 }
+
+const kindOf = (why: string): string =>
+  why
+    .slice(0, 200)
+    .replace(/"[^"]*"/g, '""')
+    .replace(/\w*\d\w*/g, "0");

@@ -74,8 +74,6 @@ export interface Broker {
 
 /** Options that only laboro's own commands and tests use. */
 export interface ServerOptions extends Omit<BrokerOptions, "store"> {
-  /** A commit returns before it is on disk: for callers that keep the results elsewhere. Only a crash of the machine loses the last commits. */
-  readonly relaxed?: boolean;
   /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
   readonly holdAtStart?: (job: Job) => boolean;
   readonly connectionBounds?: Partial<ConnectionBounds>;

@@ -321,6 +321,10 @@ export function claimsWithin(worker: WorkerState, job: JobId, range: Range): Cla
 
 export const claimsOf = (worker: WorkerState): Claim[] => [...worker.claims.values()].flat();
 
+/** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
+export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>
+  worker.capableOf.size < state.active.size ? worker.capableOf : state.active;
+
 /** The tasks that a worker has, in ranges of one attempt. */
 export const attemptRangesOf = (worker: WorkerState): AttemptRange[] =>
   claimsOf(worker).flatMap(({ job, attempt, first, tasks }) =>
@@ -328,7 +332,3 @@ export const attemptRangesOf = (worker: WorkerState): AttemptRange[] =>
       (range) => ({ job: job.id, attempt, ...range }),
     ),
   );
-
-/** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
-export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>
-  worker.capableOf.size < state.active.size ? worker.capableOf : state.active;

@@ -7,7 +7,9 @@ import { DEFAULT_PATH, findCommand } from "./processes/lookup.js";
 export function matlabLine(file: string, exit = 0, path: string = process.env.PATH ?? DEFAULT_PATH): string {
   const name = basename(file).replace(/\.m$/, "");
   const folder = dirname(file).replaceAll("'", "''");
-  const trace = "for i = numel(e.stack):-1:1, fprintf('  in %s, line %d\\n', e.stack(i).name, e.stack(i).line), end";
+  const trace =
+    "fprintf('Stack trace available (most recent calls last):\\n'), for i = numel(e.stack):-1:1, " +
+    "fprintf('Function ''%s'' at file ''%s'', line %d\\n', e.stack(i).name, e.stack(i).file, e.stack(i).line), end";
   const end = exit === 0 ? "" : `, exit(${exit})`;
   const code = `try, addpath('${folder}'), ${name}, catch e, fprintf('Failed: %s\\n', e.message), ${trace}${end}, end, quit`;
   return `${interpreter(path)} ${quote(code)}`;

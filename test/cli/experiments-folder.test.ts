@@ -1,21 +1,12 @@
 /** What counts as an experiment, what is done already, and what is said about it. */
-import {
-  closeSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Aftermath } from "../../src/protocols/runexp/experiments/aftermath.js";
 import { findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
 import { ProgressOutput, progressOptions } from "../../src/protocols/runexp/experiments/progress-output.js";
-import { ResFile, TempFilePool } from "../../src/protocols/runexp/experiments/result-file.js";
+import { ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
 
 let dir: string;
 beforeEach(() => {
@@ -31,6 +22,8 @@ function write(path: string, text = ""): void {
 describe("the folder of scripts", () => {
   it("gives .sh and .m with their sub-folders, and nothing else", () => {
     for (const path of ["b.sh", "a.m", "sub dir/c.v1.sh", "notes.txt", "sub dir/x.sh~", ".sh/d.sh"]) write(path);
+    // What laboro itself keeps below a folder of results.
+    for (const path of [".laboro/runner/jobs/runexp_x.sh", "outputs/.laboro/e.m"]) write(path);
     symlinkSync("..", join(dir, "sub dir", "loop"));
     const { experiments, notices: remarks } = findExperiments(dir);
     expect(experiments.map(({ name, kind }) => `${name} ${kind}`)).toEqual([
@@ -107,14 +100,14 @@ describe("what is done", () => {
 });
 
 describe("a result", () => {
-  const drafts = (): TempFilePool => {
+  const place = (): { readonly outputs: string; readonly drafts: string } => {
     mkdirSync(join(dir, "drafts"));
-    return new TempFilePool(join(dir, "drafts"));
+    return { outputs: dir, drafts: join(dir, "drafts") };
   };
 
   it("appears whole, in a folder that is made for it, or not at all", async () => {
-    const place = { outputs: dir, tempFiles: drafts() };
-    const file = new ResFile("sub/a", place);
+    const options = place();
+    const file = new ResFile("sub/a", options);
     file.write(Buffer.alloc(300_000, "a"));
     file.write(Buffer.from("end"));
     expect(findExperiments(dir).experiments).toEqual([]);
@@ -122,29 +115,25 @@ describe("a result", () => {
     expect(() => readFileSync(join(dir, "sub", "a.res"))).toThrow();
     file.publish();
     expect(readFileSync(join(dir, "sub", "a.res"), "latin1")).toBe(`${"a".repeat(300_000)}end`);
-    const other = new ResFile("b", place);
+    const other = new ResFile("b", options);
     other.write(Buffer.alloc(300_000, "b"));
     other.abandon();
     expect(() => readFileSync(join(dir, "b.res"))).toThrow();
     expect(readdirSync(join(dir, "drafts"))).toEqual([]);
   });
 
-  it("finds some new files ready, and makes its own where there is none", () => {
-    mkdirSync(join(dir, "drafts"));
-    const made = new TempFilePool(join(dir, "drafts"), 3);
-    expect(readdirSync(join(dir, "drafts"))).toHaveLength(3);
-    const taken = Array.from({ length: 5 }, () => made.take());
-    made.close();
-    expect(new Set(taken.map(({ path }) => path)).size).toBe(5);
-    expect(readdirSync(join(dir, "drafts"))).toHaveLength(5);
-    for (const { fd } of taken) closeSync(fd);
-    expect(() => new TempFilePool(join(dir, "nowhere"), 3).take()).toThrow(/ENOENT/);
+  it("that cannot be written says which, and leaves nothing", async () => {
+    const file = new ResFile("a", { outputs: dir, drafts: join(dir, "nowhere") });
+    expect(() => file.write(Buffer.from("text"))).toThrow(/cannot write .*a\.res: ENOENT/);
+    await expect(file.sync()).rejects.toThrow(/cannot write/);
+    file.abandon();
+    expect(readdirSync(dir)).toEqual([]);
   });
 
   it("that is empty is there too", async () => {
-    const place = { outputs: dir, tempFiles: drafts() };
-    const file = new ResFile("empty", place);
-    await file.finish();
+    const file = new ResFile("empty", place());
+    await file.sync();
+    file.publish();
     expect(readFileSync(join(dir, "empty.res"), "latin1")).toBe("");
   });
 });

@@ -3,8 +3,6 @@ import * as fs from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { fieldsOf } from "../../src/protocols/runexp/messages.js";
-import { type Runner, startRunner } from "../../src/protocols/runexp/runner/index.js";
 import { LiteralRunner } from "../protocols/runexp/peers.js";
 import { LABORO, type Launched } from "../support/launched.js";
 import { freePort, type Site, sites } from "../support/site.js";
@@ -58,79 +56,27 @@ const lines = (text: string): string[] =>
 
 describe("laboro experiments", () => {
   it(
-    "takes back what a runner has asked for ahead and cannot begin, and gives it to another",
+    "runs at this machine what a lost runner had, although the local runner had to go before",
     async () => {
-      const short = "echo RES:done\n";
-      const { site, dir, start } = study({
-        "a1.sh": short,
-        "a2.sh": short,
-        "a3.sh": short,
-        "a4.sh": short,
-        "c.sh": short,
-      });
+      const { site, dir, start, outputs } = study({});
       const go = site.path("go");
-      fs.writeFileSync(join(dir, "runs", "b.sh"), `while [ ! -e '${go}' ]; do sleep 0.05; done; echo RES:done\n`);
+      for (const name of ["a", "b", "c"]) {
+        fs.mkdirSync(join(dir, "runs"), { recursive: true });
+        fs.writeFileSync(join(dir, "runs", `${name}.sh`), `while [ ! -e '${go}' ]; do sleep 0.05; done; echo RES:done`);
+      }
       const port = await freePort();
-      const manager = start("--sort", "-v", "-q", "-p", String(port));
-      await until("it listens", () => manager.said.includes("come in"), LONG);
-      const said: string[] = [];
-      const runner = (host: string): Runner =>
-        startRunner({
-          ...{ manager: { host: "127.0.0.1", port }, host, threads: 1, dir: site.path(host), prefetchMaxJobMs: LONG },
-          on: {
-            message: (_from, message) =>
-              void said.push(`${host} ${Object.values(fieldsOf(message))[0]} ${message.type}`),
-          },
-        });
-      const one = runner("one");
-      await until("c goes back", () => said.includes("one c REDONI"), LONG);
-      const two = runner("two");
-      const result = join(dir, "outputs", "c.res");
-      await until("the other has run it", () => fs.existsSync(result), LONG);
-      expect(fs.readFileSync(result, "utf8")).toContain("[two] Running c");
-      expect(fs.existsSync(join(dir, "outputs", "b.res"))).toBe(false);
+      const run = start("-p", String(port), "--local", "2", "-q", "-a");
+      await until("the listener is open", () => reaches(port), LONG);
+      const doomed = await LiteralRunner.join(port, "doomed");
+      const { name } = await doomed.takes();
       fs.writeFileSync(go, "");
-      await ended(manager, "the manager");
-      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual([
-        "finished",
-        "finished",
-      ]);
-      expect(fs.readFileSync(join(dir, "outputs", "b.res"), "utf8")).toContain("[one] Running b");
-      expect(fs.readdirSync(join(dir, "outputs")).filter((name) => name.endsWith(".res"))).toHaveLength(6);
-      expect(said.filter((line) => line.endsWith("REDONI"))).toEqual(["one c REDONI"]);
-    },
-    LONG,
-  );
-
-  it(
-    "is asked again soon by a runner of ours that it had nothing for",
-    async () => {
-      const short = "echo RES:done\n";
-      const { site, dir, start } = study({ "a1.sh": short, "a2.sh": short, "a3.sh": short, "a4.sh": short });
-      const go = site.path("go");
-      for (const name of ["0.sh", "b.sh"])
-        fs.writeFileSync(join(dir, "runs", name), `while [ ! -e '${go}' ]; do sleep 0.05; done; echo RES:done\n`);
-      const port = await freePort();
-      const manager = start("--sort", "-v", "-q", "-p", String(port));
-      await until("it listens", () => manager.said.includes("come in"), LONG);
-      const said: string[] = [];
-      const runner = (host: string, threads: number): Runner =>
-        startRunner({
-          // By the text it would not ask again within this test.
-          ...{ manager: { host: "127.0.0.1", port }, host, threads, dir: site.path(host), holdMs: 10 * LONG },
-          on: { message: (_from, { type }) => void said.push(`${host} ${type}`) },
-        });
-      const two = runner("two", 1);
-      await until("it has the first", () => said.includes("two LABORO"), LONG);
-      const one = runner("one", 2);
-      const told = (): number => said.filter((line) => line === "one ATENDI").length;
-      await until("it has asked again and again", () => told() > 3, LONG);
-      fs.writeFileSync(go, "");
-      await ended(manager, "the manager");
-      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual([
-        "finished",
-        "finished",
-      ]);
+      await until("the others have ended", () => (run.said.match(/finished/g) ?? []).length === 2, LONG);
+      doomed.cut();
+      await ended(run, "the run");
+      expect(run.exitCode).toBe(0);
+      expect(run.said).toContain("[doomed] is gone: its experiment waits for another runner");
+      expect(run.said).toContain(`finished ${name} with success`);
+      expect(outputs()).toEqual(["a.res", "b.res", "c.res", "runexp.am"]);
     },
     LONG,
   );

@@ -1,10 +1,10 @@
 /** `laboro runner`: what it is told by its command line and by ~/.runexp. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { readRunexpConfig } from "../../src/protocols/runexp/runner/config-file.js";
-import { LiteralManager } from "../protocols/runexp/literal-manager.js";
+import { LiteralManager, type LiteralManagerOptions } from "../protocols/runexp/literal-manager.js";
 import { type CallOptions, laboro, type Said } from "./support/cli.js";
 
 let home: string;
@@ -17,9 +17,11 @@ afterEach(async () => {
   rmSync(home, { recursive: true, force: true });
 });
 
-async function manager(): Promise<LiteralManager> {
-  const jobs = [{ name: "a", kind: ".sh", script: "echo RES:done; echo oops >&2" }];
-  const made = await LiteralManager.open({ answer: () => jobs.shift() ?? "FINO" });
+const JOB = { name: "a", kind: ".sh", script: "echo RES:done; echo oops >&2" };
+
+async function manager(options: Partial<LiteralManagerOptions> = {}): Promise<LiteralManager> {
+  const jobs = [JOB];
+  const made = await LiteralManager.open({ answer: () => jobs.shift() ?? "FINO", ...options });
   open.push(made);
   return made;
 }
@@ -39,6 +41,32 @@ describe("laboro runner", () => {
     expect(said.stderr).toContain("laboro: runner: REZULTO name=a status=success size=");
     expect(served.results).toMatchObject([{ host: "vm", name: "a", status: "success" }]);
     expect(served.faults).toEqual([]);
+  });
+
+  it("says that it is on hold, and that the hold is over", async () => {
+    const answers = ["ATENDI", JOB] as const;
+    let asked = 0;
+    const served = await manager({ answer: () => answers[asked++] ?? "FINO" });
+    const { stdout, code } = await runner(["2", "-c", `127.0.0.1:${served.port}`, "-h", "vm"]);
+    expect([code, stdout.replaceAll(/^\w{3} \d\d \d\d:\d\d:\d\d /gm, "").split("\n")]).toEqual([
+      0,
+      [
+        "Joining the queue manager on the default working group",
+        "[vm] Runner put on hold: for failing experiments, or until there is more to run",
+        "[vm] Manager lifted hold: new jobs coming!",
+        "[vm] Running a",
+        "Done!",
+        "",
+      ],
+    ]);
+  });
+
+  it("fails where the manager does not take a result, and says where that is", async () => {
+    const served = await manager({ refuse: "a" });
+    const { stdout, stderr, code } = await runner(["1", "-c", `127.0.0.1:${served.port}`, "--data", home]);
+    expect([code, stdout.includes("Done!")]).toEqual([1, false]);
+    const [, file = ""] = /the manager did not take a result; it is in (\S+)/.exec(stderr) ?? [];
+    expect(readFileSync(file, "utf8")).toMatch(/^runexp summary: success\n[^]*\nRES:done\n$/);
   });
 
   it("takes what the command line leaves open from ~/.runexp", async () => {

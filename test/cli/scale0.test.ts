@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { openScale0 } from "../protocols/scale0/kit.js";
 import { LABORO } from "../support/launched.js";
 import { freePort, type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
@@ -39,10 +40,10 @@ const launchWorker = (site: Site, ...args: string[]) =>
 describe("laboro scale0", () => {
   it("offers programs as services, and asks them", async () => {
     const site = newSite();
-    const { clients, workers } = await serve(site, "broker");
+    const { clients, workers } = await openScale0();
     const worker = launchWorker(
       site,
-      ...["--broker", workers, "--name", "w1", "--slots", "2", "--config-type", "xml"],
+      ...["--broker", workers, "--name", "w1", "--slots", "2"],
       ...["--service", "upper=tr a-z A-Z", "--service", "fail=echo no luck >&2; exit 3"],
     );
     await worker.says(`worker w1 is registered with ${workers}`, 60_000);
@@ -55,7 +56,7 @@ describe("laboro scale0", () => {
       1,
       expect.stringMatching(/service fail: .*no luck.*LABORO_SERVICE_FAILED/s),
     ]);
-    const none = await scale0("request", "none", "x", "--timeout", "1s", ...broker);
+    const none = await scale0("request", "none", "x", "--timeout", "100ms", ...broker);
     expect([none.code, none.stderr]).toEqual([1, expect.stringMatching(/504.*no worker offered it.*LABORO_DEADLINE/s)]);
     worker.signal("SIGTERM");
     await worker.says("worker w1 has stopped");
@@ -95,16 +96,16 @@ describe("laboro scale0", () => {
   it("falls back on another broker when its own is killed, and finds it by what it remembers at the next start", async () => {
     const site = newSite();
     const east = await serve(site, "east");
-    const west = await serve(site, "west");
+    const west = await openScale0();
     const brokers = JSON.stringify([{ identity: "west", worker_uri: west.workers, client_uri: west.clients }]);
-    const set = await laboro(["config", "set", `brokers=${brokers}`, "heartbeat_interval=500", "--data", east.data]);
+    const set = await laboro(["config", "set", `brokers=${brokers}`, "heartbeat_interval=100", "--data", east.data]);
     expect(set.stdout).toBe("config version 1\n");
     const memory = site.path("remembered.json");
     const start = (broker: string[]) =>
       launchWorker(
         site,
         ...broker,
-        ...["--name", "w1", "--service", "upper=tr a-z A-Z", "--config-cache", memory, "--connect-timeout", "2s"],
+        ...["--name", "w1", "--service", "upper=tr a-z A-Z", "--config-cache", memory, "--connect-timeout", "300ms"],
       );
     const worker = start(["--broker", east.workers]);
     await worker.says(`registered with ${east.workers}`, 60_000);
@@ -112,7 +113,7 @@ describe("laboro scale0", () => {
     expect((await scale0("request", "upper", "one", "--broker", east.clients)).stdout).toBe("ONE");
     await east.kill();
     await worker.says(`registered with ${west.workers}`, 60_000);
-    const other = ["--other", west.clients, "--connect-timeout", "2s"];
+    const other = ["--other", west.clients, "--connect-timeout", "300ms"];
     expect((await scale0("request", "upper", "two", "--broker", east.clients, ...other)).stdout).toBe("TWO");
     await worker.end("SIGKILL");
     // Its own broker is down; the remembered group is asked.

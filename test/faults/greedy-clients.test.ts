@@ -50,7 +50,7 @@ it("keeps its memory beside ZeroMQ peers with unfinished messages", async () => 
   const busy = await busySite(newSite(), TASKS, { listeners: [`round-robin=${port}`] });
   const before = memoryOf(busy.broker.pid).now;
   const ready = makeCommand("READY", makeProperties({ "Socket-Type": Buffer.from("DEALER") }));
-  const head = Buffer.concat([encodeGreeting("NULL", false), encodeCommand(ready), Buffer.from([2, 0, 0, 0, 0])]);
+  const head = Buffer.concat([encodeGreeting(), encodeCommand(ready), Buffer.from([2, 0, 0, 0, 0])]);
   const length = Buffer.alloc(4);
   length.writeUInt32BE(61 * MIB);
   const peers = Array.from({ length: 24 }, () => rawSocketAt(port, Buffer.concat([head, length])));

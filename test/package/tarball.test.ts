@@ -27,6 +27,7 @@ interface Manifest {
   readonly version: string;
   readonly exports: Readonly<Record<string, string | { readonly types: string }>>;
   readonly dependencies: Readonly<Record<string, string>>;
+  readonly peerDependencies: Readonly<Record<string, string>>;
 }
 
 interface SourceMap {
@@ -141,7 +142,7 @@ describe("the package that npm publishes", () => {
   });
 
   it("imports no package that it does not depend on", () => {
-    const known = new Set([...DEPENDENCIES, ...builtinModules]);
+    const known = new Set([...DEPENDENCIES, ...Object.keys(MANIFEST.peerDependencies), ...builtinModules]);
     const imported = files
       .filter((path) => /^dist\/(?!web\/|bundle\/).*\.js$/.test(path))
       .flatMap((path) => Array.from(read(unpacked, path).matchAll(IMPORTS), ([, name = ""]) => name));
@@ -216,6 +217,14 @@ describe("a project that has installed it", () => {
     writeFileSync(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions: options, include: ["*.ts"] }));
     const compile = node(join(REPOSITORY, "node_modules", "typescript", "bin", "tsc"), "-p", ".");
     expect(await compile.catch((error: { stdout: string }) => error.stdout)).toBe("");
+  });
+
+  it("says which optional package is missing where CURVE is asked for", async () => {
+    const laboro = join(unpacked, "bin", "laboro");
+    await node(laboro, "keys", "new", "worker");
+    const args = ["--listen", "127.0.0.1:0", "--protocol", "round-robin=127.0.0.1:0", "--curve"];
+    const said = await node(laboro, "serve", ...args).catch(({ stderr }: { stderr: string }) => stderr);
+    expect(said).toMatch(/npm install zeromq.*LABORO_PACKAGE_MISSING/);
   });
 
   it("runs the command line", async () => {

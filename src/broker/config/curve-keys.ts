@@ -4,22 +4,17 @@
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { type CurveKeyPair, isCurveKey } from "../../base/curve-key.js";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
 import type { CurveKeys } from "../listeners/listener.js";
 
-export interface KeyPair {
-  /** 40 characters of Z85. */
-  readonly publicKey: string;
-  readonly secretKey: string;
-}
-
 /** What a peer needs to connect: its own pair, and the broker's public key. */
-export interface PeerKeys extends KeyPair {
+export interface PeerKeys extends CurveKeyPair {
   readonly serverKey: string;
 }
 
-export interface KeyRing extends KeyPair {
+export interface KeyRing extends CurveKeyPair {
   readonly known: Readonly<Record<string, string>>;
 }
 
@@ -57,14 +52,6 @@ export function readPeerKeys(path: string): PeerKeys {
   };
 }
 
-export const isKey = (text: unknown): text is string =>
-  typeof text === "string" && /^[0-9A-Za-z.\-:+=^!/*?&<>()[\]{}@%$#]{40}$/.test(text);
-
-export async function newKeyPair(): Promise<KeyPair> {
-  const { curveKeyPair } = await import("zeromq");
-  return curveKeyPair();
-}
-
 function readJson(path: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(readFileSync(path, "utf8"));
@@ -76,6 +63,6 @@ function readJson(path: string): Record<string, unknown> {
 }
 
 function keyIn(value: unknown, path: string): string {
-  if (isKey(value)) return value;
+  if (isCurveKey(value)) return value;
   throw new LaboroError("LABORO_DATA_CORRUPT", `${path}: a key is 40 characters of Z85`);
 }

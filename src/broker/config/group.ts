@@ -12,6 +12,8 @@ export interface BrokerGroup {
   readonly name?: string | undefined;
   /** The brokers that are alive and accept work, with this one unless it is being drained. */
   brokers(): readonly GroupBroker[];
+  /** Fallbacks, with the listeners that they open when no other broker is left. */
+  standbys?(): readonly GroupBroker[];
   /** The URLs of brokers for laboro's own workers, the best first. */
   urls?(): readonly string[];
   /** Calls `listener` when the brokers have changed. Returns the function that removes it. */

@@ -84,6 +84,10 @@ export class BrokerInGroup implements BrokerGroup {
     return this.#membership.liveMembers.filter((one) => one.state === "open" && !this.#isDrained(one));
   }
 
+  standbys(): readonly GroupBroker[] {
+    return this.#membership.liveMembers.filter(({ state }) => state === "standby");
+  }
+
   /** The URLs of brokers for laboro's own workers: this one first, then the others, fallbacks last. */
   urls(): readonly string[] {
     const { liveMembers } = this.#membership;

@@ -9,6 +9,7 @@ import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { packageVersion } from "../../base/package.js";
 import type { Store } from "../../model/store.js";
+import { advertisedHost } from "../listeners/advertised-host.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
 import { type HeartbeatInfo, nameOf, readHeartbeatInfo } from "./heartbeat-info.js";
 
@@ -16,7 +17,7 @@ export interface StandbyOptions {
   readonly identity: string;
   readonly leaseMs: number;
   readonly openStore: () => Store | Promise<Store>;
-  readonly address: Pick<BrokerOptions, "host" | "port" | "advertise" | "tls">;
+  readonly address: Pick<BrokerOptions, "host" | "port" | "advertise" | "tls" | "listeners">;
   readonly log: Log;
   readonly stopping: AbortSignal;
 }
@@ -43,7 +44,7 @@ async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOption
     const { epoch } = await store.open(now());
     const { group } = store;
     if (group === undefined) throw new Error("a fallback needs a store that brokers can share");
-    const info = JSON.stringify(standbyHeartbeatInfo(options));
+    const info = JSON.stringify(await standbyHeartbeatInfo(options));
     // Brokers that are just starting come before a fallback.
     const notBefore = now() + leaseMs;
     let lastHeartbeat = 0;
@@ -71,8 +72,11 @@ async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOption
 /** A member whose heartbeat cannot be read counts as open. */
 const isOpen = (info: HeartbeatInfo | undefined): boolean => info?.state !== "standby";
 
-function standbyHeartbeatInfo({ identity, address }: Pick<StandbyOptions, "identity" | "address">): HeartbeatInfo {
-  const listeners = urlWhenOpen(address);
+async function standbyHeartbeatInfo({
+  identity,
+  address,
+}: Pick<StandbyOptions, "identity" | "address">): Promise<HeartbeatInfo> {
+  const listeners = await urlsWhenOpen(address);
   return {
     ...{ identity, listeners, version: packageVersion(), host: hostname(), pid: process.pid },
     name: nameOf(listeners),
@@ -85,13 +89,19 @@ function standbyHeartbeatInfo({ identity, address }: Pick<StandbyOptions, "ident
   };
 }
 
-/** The URL that its main listener will have; unknown if any free port is taken. */
-function urlWhenOpen({ host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls }: StandbyOptions["address"]) {
-  const wildcard = host === "0.0.0.0" || host === "::" || host === "";
-  const name = advertise[0] ?? (wildcard ? hostname() : host);
-  if (port === 0) return [];
-  const secure = !isLoopback(host) || tls === "on";
-  return [{ name: "main", url: `http${secure ? "s" : ""}://${inUrl(isLoopback(host) ? host : name)}:${port}` }];
+/** The URLs that its listeners will have; unknown if any free port is taken. */
+async function urlsWhenOpen(address: StandbyOptions["address"]): Promise<HeartbeatInfo["listeners"]> {
+  const { host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls, listeners = [] } = address;
+  const reached = async (bound: string): Promise<string> =>
+    bound === "0.0.0.0" || bound === "::" || bound === "" ? advertisedHost() : bound;
+  const name = isLoopback(host) ? host : (advertise[0] ?? (await reached(host)));
+  const scheme = !isLoopback(host) || tls === "on" ? "https" : "http";
+  const urls = port === 0 ? [] : [{ name: "main", url: `${scheme}://${inUrl(name)}:${port}` }];
+  for (const one of listeners.filter(({ ports }) => !ports.includes(0))) {
+    const own = inUrl(await reached(one.host));
+    urls.push(...one.ports.map((number) => ({ name: one.name, url: `tcp://${own}:${number}` })));
+  }
+  return urls;
 }
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

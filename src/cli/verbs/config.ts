@@ -1,18 +1,11 @@
 /** `laboro config`: the configuration of the workers, in numbered versions. */
 import { readFileSync } from "node:fs";
-import { extname } from "node:path";
 import { Argument, Command, Option } from "commander";
 import { type Config, type ConfigValue, isConfig } from "../../base/config-value.js";
 import { badInput } from "../../base/errors.js";
 import { ago } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
-import {
-  CONFIG_TYPES,
-  type ConfigType,
-  configTypeOf,
-  parseConfig,
-  writeConfig,
-} from "../../protocols/scale0/config-formats.js";
+import { CONFIG_TYPES, configTypeOf, parseConfig, writeConfig } from "../../protocols/scale0/config-formats.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { collect, parseWholeNumber } from "../lib/option-parsers.js";
 import { openOutput, printJson, printLines } from "../lib/print.js";
@@ -35,11 +28,11 @@ export function config(): Command {
     )
     .addArgument(new Argument("[action]", "what to do").choices(["show", "set", "history"]).default("show"))
     .argument("[name=value...]", "for set: a VALUE is JSON where it reads as that, and text otherwise")
-    .option("--file <file>", "for set: all settings, from a .json, .xml or .zfl file; - is standard input")
+    .option("--file <file>", "for set: all settings, from a JSON file; - is standard input")
     .option("--unset <name>", "for set: no longer set this one; may be repeated", collect, [])
     .option("--at <version>", "for show: as it was in this version", parseWholeNumber)
     .addOption(
-      new Option("--format <format>", "of what is shown, or of the file").choices(
+      new Option("--format <format>", "for show: what it is written in").choices(
         CONFIG_TYPES.map((one) => one.toLowerCase()),
       ),
     )
@@ -54,7 +47,7 @@ Examples:
   laboro config
   laboro config set heartbeat_interval=5000 environment.OMP_NUM_THREADS=1
   laboro config set workers.node17.slots=4
-  laboro config set --file workers.zfl
+  laboro config set --file workers.json
   laboro config history`;
 
 async function run(action: string, words: readonly string[], options: Options): Promise<void> {
@@ -62,6 +55,7 @@ async function run(action: string, words: readonly string[], options: Options): 
   const changes = words.length > 0 || unset.length > 0 || file !== undefined;
   if (action !== "set" && changes) throw badInput(`${action} changes nothing: laboro config set does`);
   if (action !== "show" && at !== undefined) throw badInput("--at goes with show");
+  if (action !== "show" && options.format !== undefined) throw badInput("--format goes with show");
   if (action === "set" && !changes) throw badInput("nothing to set: give NAME=VALUE, --unset NAME or --file FILE");
   await withBroker(options, async (client) => {
     if (action === "set") await set(client, words, options);
@@ -76,14 +70,14 @@ async function show(client: Client, { at, format, json }: Options): Promise<void
     printJson(found);
     return;
   }
-  const text = await writeConfig(configTypeOf(format ?? "json") ?? "JSON", found.settings, found.version);
+  const text = writeConfig(configTypeOf(format ?? "json") ?? "JSON", found.settings, found.version);
   openOutput(process.stdout)(Buffer.from(text));
 }
 
 async function set(client: Client, words: readonly string[], options: Options): Promise<void> {
   const { file, unset, json } = options;
   const before = await client.ask("config", {});
-  let settings = file === undefined ? before.settings : await fileSettings(file, options.format);
+  let settings = file === undefined ? before.settings : parseConfig(textOf(file));
   for (const name of unset) settings = withoutValue(settings, pathOf(name), name);
   for (const word of words) {
     const [, name = "", value = ""] = /^([^=]+)=(.*)$/s.exec(word) ?? [];
@@ -94,12 +88,6 @@ async function set(client: Client, words: readonly string[], options: Options): 
   const after = await client.ask("configSet", { settings, expectedVersion: before.version });
   if (json === true) printJson(after);
   else printLines(`config version ${after.version}`);
-}
-
-async function fileSettings(file: string, format: string | undefined): Promise<Config> {
-  const type: ConfigType | undefined = configTypeOf(format ?? extname(file).slice(1));
-  if (type === undefined) throw badInput(`--format: what ${file} is in cannot be told from its name`);
-  return parseConfig(type, textOf(file));
 }
 
 function textOf(file: string): string {

@@ -4,7 +4,6 @@ import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../../base/addresses.js";
 import { badInput } from "../../base/errors.js";
-import { localDataForOutputs } from "../../base/files/local-data.js";
 import { Aftermath } from "../../protocols/runexp/experiments/aftermath.js";
 import {
   displayPath,
@@ -13,14 +12,12 @@ import {
   toLatin1,
 } from "../../protocols/runexp/experiments/folder.js";
 import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/progress-output.js";
-import { recoverResults } from "../../protocols/runexp/experiments/result-log.js";
 import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP_PATTERN } from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { BufferedStdout } from "../lib/buffered-stdout.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printNotice } from "../lib/print.js";
-import { delayOptimization } from "../lib/v8-flags.js";
+import { textFor } from "../lib/terminal/escape-filter.js";
 import { runExperiments } from "./experiments/run.js";
 import { runAtBroker } from "./experiments/run-at-broker.js";
 
@@ -84,7 +81,6 @@ export function experiments(): Command {
 }
 
 async function run(dir: string, options: Options): Promise<void> {
-  delayOptimization();
   const base = resolve(dir);
   const [runs, outputs] = [resolve(base, options.runs), resolve(base, options.outputs)];
   if (!existsSync(runs) || !statSync(runs).isDirectory()) {
@@ -95,14 +91,12 @@ async function run(dir: string, options: Options): Promise<void> {
       `the protocol has no authentication, and other machines can reach ${options.listen}: --insecure allows it`,
     );
   }
-  const output = new BufferedStdout();
-  const screen = new ProgressOutput(progressOptions(options), (text) => output.write(text));
+  const write = (text: string): void => void process.stdout.write(textFor(process.stdout, text));
+  const screen = new ProgressOutput(progressOptions(options), write);
   const { experiments: all, notices } = findExperiments(toLatin1(runs));
   printNotice(...notices);
   if (all.length === 0) throw badInput("There are no jobs here.");
   const port = options.port ?? configuredPort(screen);
-  const restored = recoverResults(localDataForOutputs(outputs), toLatin1(outputs));
-  if (restored > 0) printNotice(`the machine had stopped: ${restored} results were written again`);
   const aftermath = new Aftermath(toLatin1(outputs));
   const remaining = inOrder(
     all.filter(({ name }) => !aftermath.isDone(name)),

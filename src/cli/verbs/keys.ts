@@ -2,10 +2,11 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Argument, Command } from "commander";
+import { isCurveKey, newCurveKeyPair } from "../../base/curve-key.js";
 import { badInput } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
-import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
+import { type KeyRing, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { printJson, printLines } from "../lib/print.js";
 import { suggestion } from "../lib/suggest.js";
@@ -90,7 +91,7 @@ async function makeNew(dir: string, name: string | undefined): Promise<void> {
       `the broker has its keys already, and peers that know them could not connect with new ones: remove ${join(dir, "curve.json")} first`,
     );
   }
-  const ring = before ?? (await createKeyRing(dir));
+  const ring = before ?? createKeyRing(dir);
   if (name === undefined) {
     printLines(ring.publicKey);
     return;
@@ -98,24 +99,24 @@ async function makeNew(dir: string, name: string | undefined): Promise<void> {
   const file = join(dir, "keys", `${name}.json`);
   if (Object.hasOwn(ring.known, name) || existsSync(file))
     throw badInput(`${name} has a key already: laboro keys deny ${name}`);
-  const pair = await newKeyPair();
+  const pair = newCurveKeyPair();
   mkdirSync(join(dir, "keys"), { recursive: true, mode: 0o700 });
   writeFileAtomically(file, `${JSON.stringify({ ...pair, serverKey: ring.publicKey }, null, 2)}\n`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: pair.publicKey } });
   printLines(file);
 }
 
-async function createKeyRing(dir: string): Promise<KeyRing> {
+function createKeyRing(dir: string): KeyRing {
   openPrivateDirectory(dir);
-  const ring: KeyRing = { ...(await newKeyPair()), known: {} };
+  const ring: KeyRing = { ...newCurveKeyPair(), known: {} };
   writeKeyRing(dir, ring);
   return ring;
 }
 
 async function allow(dir: string, name: string | undefined, key: string | undefined): Promise<void> {
   if (name === undefined || key === undefined) throw badInput("allow takes a name and a public key");
-  if (!isKey(key)) throw badInput("a public key is 40 characters of Z85, as ZeroMQ writes it");
-  const ring = readKeyRing(dir) ?? (await createKeyRing(dir));
+  if (!isCurveKey(key)) throw badInput("a public key is 40 characters of Z85, as ZeroMQ writes it");
+  const ring = readKeyRing(dir) ?? createKeyRing(dir);
   if (Object.hasOwn(ring.known, name)) throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: key } });
   printLines(`${name} may come in; it knows the broker by ${ring.publicKey}`);

@@ -16,14 +16,12 @@ import { shortDate } from "../../protocols/runexp/runner/dates.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
 import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { BufferedStdout } from "../lib/buffered-stdout.js";
 import { parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
 import { parsePositive } from "../lib/option-parsers.js";
 import { openOutput, printLines, printNotice } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
-import { delayOptimization } from "../lib/v8-flags.js";
 
 interface Options {
   readonly connect?: string;
@@ -63,14 +61,12 @@ export function runner(): Command {
 }
 
 async function perform(threads: number, options: Options): Promise<void> {
-  delayOptimization();
   const { manager, host } = resolveManagerAndHost(options);
   const { group, mem, reconnectTimeout, verbose } = options;
   if (mem !== undefined && mem > totalmem()) {
     throw badInput(`-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`);
   }
   const folder = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
-  const screen = new BufferedStdout();
   const runnerOptions: RunnerOptions = {
     ...{ manager, host, group, threads },
     dir: join(dataDirectory(options), "runners", folder),
@@ -79,10 +75,10 @@ async function perform(threads: number, options: Options): Promise<void> {
     ...(reconnectTimeout === undefined ? {} : { reconnectTimeoutMs: reconnectTimeout }),
     ...(options.stay === true ? { retryFirstConnect: true, reconnectTimeoutMs: Number.POSITIVE_INFINITY } : {}),
     on: {
-      joined: () => screen.writeLine(`Joining the queue manager on the ${groupText(group)}`),
-      running: (name) => screen.writeLine(`${shortDate(Date.now())} [${host}] Running ${name}`),
-      memory: (enough, available) =>
-        screen.writeLine(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
+      joined: () => printLines(`Joining the queue manager on the ${groupText(group)}`),
+      running: (name) => printLines(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      onHold: (held) => printLines(`${shortDate(Date.now())} [${host}] ${held ? ON_HOLD : HOLD_LIFTED}`),
+      memory: (enough, available) => printLines(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
       stderr: openOutput(process.stderr),
       ...(verbose === true ? { message: printMessage } : {}),
@@ -102,7 +98,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     current = startRunner(runnerOptions);
     end = await current.ended;
   }
-  if (end.status === "finished") screen.writeLine("Done!");
+  if (end.status === "finished" && end.refusedResults.length === 0) printLines("Done!");
   process.exit(reportEnd(end, manager, signals > 0));
 }
 
@@ -124,6 +120,10 @@ function resolveManagerAndHost({ connect = "", host }: Options): { manager: Addr
   return { manager: { host: address, port }, host: name };
 }
 
+/** A manager of a queue without an end also says ATENDI where it has nothing for a thread while others run. */
+const ON_HOLD = "Runner put on hold: for failing experiments, or until there is more to run";
+const HOLD_LIFTED = "Manager lifted hold: new jobs coming!";
+
 const gigabytes = (bytes: number): string => `${Math.floor(bytes / 2 ** 30)} GB`;
 
 const memoryText = (enough: boolean, available: number): string =>
@@ -139,10 +139,12 @@ function printMessage(from: "runner" | "manager", message: RunexpMessage): void 
   printNotice(`${from}: ${message.type}${fields.join("")}`);
 }
 
-function reportEnd({ status, reason, spooledResults }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+function reportEnd(end: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+  const { status, reason, spooledResults, refusedResults } = end;
   if (spooledResults > 0)
     printNotice(`${spooledResults} results were not delivered; the next runner for ${host}:${port} delivers them`);
-  if (status === "finished") return EXIT.ok;
+  for (const file of refusedResults) printNotice(`the manager did not take a result; it is in ${file}`);
+  if (status === "finished") return refusedResults.length > 0 ? EXIT.failed : EXIT.ok;
   if (status === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
   if (status === "banned")
     printNotice("the manager gives this runner nothing more: too much of what it ran has failed");

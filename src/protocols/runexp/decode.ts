@@ -7,16 +7,7 @@ import type { DecodedMessage, Decoder } from "../decoders.js";
 import { MessageReader } from "./message-reader.js";
 import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
 
-const RUNNER: readonly FromRunner["type"][] = [
-  "SALUTON",
-  "KOMPRENAS",
-  "JES",
-  "PETO",
-  "PRETA",
-  "REZULTO",
-  "REDONI",
-  "FINO ANKAU",
-];
+const RUNNER: readonly FromRunner["type"][] = ["SALUTON", "KOMPRENAS", "JES", "PETO", "PRETA", "REZULTO", "FINO ANKAU"];
 const MANAGER: readonly FromManager["type"][] = [
   "VERSIO",
   "ALIGI",
@@ -105,8 +96,7 @@ class RunexpDecoder implements Decoder {
 
   #onMessage(message: RunexpMessage, from: Direction): void {
     if (message.type === "LABORO" || message.type === "REZULTO") {
-      if (message.follows) from.dataLeft = message.size;
-      else this.#announced = { by: message.type === "LABORO" ? "manager" : "runner", size: message.size };
+      this.#announced = { by: message.type === "LABORO" ? "manager" : "runner", size: message.size };
     }
     const announced = this.#announced;
     if (message.type !== "PRETA" || announced === undefined) return;

@@ -5,18 +5,11 @@
  *
  *   at once            where all of it came in one piece and the grammar has it for a whole message
  *   after some quiet   where it came in several: another piece could still belong to it
- *   at its newline     where it has one: its data follows
  *
  * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
  * No clock is in here: the caller says with `quietElapsed()` that nothing has come for QUIET_MS.
  */
-import {
-  MAX_MESSAGE,
-  type MessageType,
-  type RunexpMessage,
-  VARIABLE_MESSAGES,
-  type VariableMessage,
-} from "./messages.js";
+import { MAX_MESSAGE, type MessageType, type RunexpMessage, VARIABLE_MESSAGES } from "./messages.js";
 
 export const QUIET_MS = 20;
 
@@ -53,11 +46,8 @@ export class MessageReader {
     this.#quiet = true;
   }
 
-  /** The next message, which can only be one of these. With `laboroPeer` the data of a message that announces some follows for certain. */
-  take<T extends MessageType>(
-    expected: readonly T[],
-    laboroPeer = false,
-  ): ReadResult<Extract<RunexpMessage, { type: T }>> {
+  /** The next message, which can only be one of these. */
+  take<T extends MessageType>(expected: readonly T[]): ReadResult<Extract<RunexpMessage, { type: T }>> {
     type M = Extract<RunexpMessage, { type: T }>;
     if (this.#buffer.length === 0) return PARTIAL;
     const text = this.#buffer.toString("latin1", 0, MAX_MESSAGE + 1);
@@ -69,12 +59,6 @@ export class MessageReader {
         if (type.startsWith(text)) possible = PARTIAL;
       } else if (tailed.prefix.startsWith(text)) {
         possible = PARTIAL;
-      } else if (text.startsWith(tailed.prefix) && endsWithNewline(tailed, text, laboroPeer)) {
-        const end = text.indexOf("\n");
-        const message = end < 0 ? undefined : tailed.parse(text.slice(0, end));
-        const follows = tailed.newline === "optional" ? { follows: true } : {};
-        if (message !== undefined) return this.#taken({ ...message, ...follows } as M, end + 1);
-        if (end < 0 && text.length <= MAX_MESSAGE) possible = PARTIAL;
       } else if (text.startsWith(tailed.prefix) && tailed.partialPattern.test(text.slice(tailed.prefix.length))) {
         const message = text.length > MAX_MESSAGE ? undefined : (tailed.parse(text) as M | undefined);
         if (message === undefined) possible = text.length > MAX_MESSAGE ? undefined : PARTIAL;
@@ -102,9 +86,6 @@ export class MessageReader {
     this.#lastChunkStart = Math.max(0, this.#lastChunkStart - bytes);
   }
 }
-
-const endsWithNewline = ({ newline }: VariableMessage, text: string, laboroPeer: boolean): boolean =>
-  newline === "always" || (newline === "optional" && (laboroPeer || text.includes("\n")));
 
 /** The beginning of what came, for a log. */
 function preview(text: string): string {

@@ -1,15 +1,6 @@
 /**
  * The messages of runexp 1.3. None has a terminator; the names and numbers in them are bytes, carried here as text with one
  * character a byte (latin1), so that a file name of any encoding comes back as it went.
- *
- * Between a runner and a manager that are both laboro's, the script or output that a message announces may follow it at once, without
- * PRETA; such a message ends with a newline. They recognise each other by a size with a zero in front, which is the same number to
- * everybody else (see client-state-machine.ts):
- *
- *   r  REZULTO a success 0212        as usual, and: a script may follow its LABORO
- *   m  LABORO b .sh 14⏎script        and so may an output its REZULTO
- *   r  REZULTO b success 212⏎output
- *   r  REDONI c⏎                     it has LABORO c and has not begun it: another runner may
  */
 
 export const PROTOCOL_VERSION = "1.3";
@@ -27,18 +18,16 @@ export type Status = "success" | "failure";
 /** Messages that are a word and nothing else. */
 type WordMessage<T> = T extends string ? { readonly type: T } : never;
 
-/** Its data is to follow, when the other side has sent PRETA, or at once. */
+/** Its data follows when the other side has sent PRETA. */
 interface DataMessage<T> {
   readonly type: T;
   readonly name: string;
   readonly size: number;
-  readonly follows?: true;
 }
 
 export type FromRunner =
   | { readonly type: "SALUTON"; readonly host: string }
-  | (DataMessage<"REZULTO"> & { readonly status: Status; readonly fromLaboro?: true })
-  | { readonly type: "REDONI"; readonly name: string }
+  | (DataMessage<"REZULTO"> & { readonly status: Status })
   | WordMessage<"KOMPRENAS" | "JES" | "PETO" | "PRETA" | "FINO ANKAU">;
 
 export type FromManager =
@@ -66,17 +55,13 @@ function textOf(message: RunexpMessage): string {
     case "ALIGI":
       return `ALIGI ${message.group}`;
     case "LABORO":
-      return `LABORO ${message.name} ${message.kind} ${message.size}${endOf(message)}`;
+      return `LABORO ${message.name} ${message.kind} ${message.size}`;
     case "REZULTO":
-      return `REZULTO ${message.name} ${message.status} ${message.fromLaboro ? "0" : ""}${message.size}${endOf(message)}`;
-    case "REDONI":
-      return `REDONI ${message.name}\n`;
+      return `REZULTO ${message.name} ${message.status} ${message.size}`;
     default:
       return message.type;
   }
 }
-
-const endOf = ({ follows }: { readonly follows?: true }): string => (follows ? "\n" : "");
 
 /** How a message with a variable tail is recognised: its prefix, what may follow so far, and the whole of it. */
 export interface VariableMessage {
@@ -84,8 +69,6 @@ export interface VariableMessage {
   /** Whether more of the same could still make it a message. */
   readonly partialPattern: RegExp;
   readonly parse: (text: string) => RunexpMessage | undefined;
-  /** It may be, or is to be, ended by a newline. */
-  readonly newline?: "optional" | "always";
 }
 
 const SIZE = "(\\d{1,15})";
@@ -121,7 +104,6 @@ export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMes
   },
   LABORO: {
     prefix: "LABORO ",
-    newline: "optional",
     partialPattern: /^[^\n]*$/,
     parse: (text) => {
       const [, name, kind, size] = LABORO.exec(text) ?? [];
@@ -129,21 +111,13 @@ export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMes
       return { type: "LABORO", name, kind, size: Number(size) };
     },
   },
-  REDONI: {
-    prefix: "REDONI ",
-    partialPattern: /^[^\n]*$/,
-    newline: "always",
-    parse: (text) => ({ type: "REDONI", name: text.slice("REDONI ".length) }),
-  },
   REZULTO: {
     prefix: "REZULTO ",
-    newline: "optional",
     partialPattern: /^[^\n]*$/,
     parse: (text) => {
       const [, name, status, size] = REZULTO.exec(text) ?? [];
       if (name === undefined || (status !== "success" && status !== "failure")) return undefined;
-      const fromLaboro = /^0\d/.test(size ?? "");
-      return { type: "REZULTO", name, status, size: Number(size), ...(fromLaboro ? { fromLaboro } : {}) };
+      return { type: "REZULTO", name, status, size: Number(size) };
     },
   },
 };

@@ -93,6 +93,27 @@ const splitServices = (text: string): string[] =>
     .map((name) => name.trim())
     .filter((name) => name !== "");
 
+/** What a worker that cannot reach its broker says of itself. */
+export interface NeedBroker {
+  readonly identity: string | undefined;
+  readonly services: readonly string[] | undefined;
+  readonly preferredBroker: string | undefined;
+}
+
+/** Of workers and brokers; those of ZeroMQ are no longer. */
+const MAX_IDENTITY = 255;
+
+export function readNeedBroker({ identity, services, preferred_broker }: Parameters): NeedBroker {
+  const named = (value: unknown): string | undefined =>
+    typeof value === "string" && value !== "" ? value.slice(0, MAX_IDENTITY) : undefined;
+  const offered = input.optional(services, "services", readServices) ?? [];
+  return {
+    identity: named(identity),
+    services: offered.length === 0 ? undefined : offered,
+    preferredBroker: named(preferred_broker),
+  };
+}
+
 export interface Ping {
   readonly heartbeatMs: number | undefined;
   readonly time: number | undefined;
@@ -100,19 +121,28 @@ export interface Ping {
   readonly configVersion: string | undefined;
 }
 
-export function readPing({ heartbeat_interval, time, config_version }: Parameters): Ping {
+/** The text spells two names in its own way in places: both spellings are read. */
+export function readPing({ heartbeat_interval, time, config_version, configversion }: Parameters): Ping {
   return {
     heartbeatMs: input.optional(heartbeat_interval, "heartbeat_interval", (value, what) =>
       Math.min(input.positive(value, what), MAX_MS),
     ),
     time: input.optional(time, "time", input.number),
-    configVersion: input.optional(config_version, "config_version", readVersion),
+    configVersion: input.optional(config_version ?? configversion, "config_version", readVersion),
   };
 }
 
-export function readVersion(value: unknown, what: string): string {
+function readVersion(value: unknown, what: string): string {
   if (typeof value === "number" || (typeof value === "string" && value.length <= 64)) return String(value);
   throw input.unexpectedValue(what, "a number or text", value);
+}
+
+const IDENTIFIER_NAMES = ["work_request_identifier", "work_request_indentifier"] as const;
+
+/** The identifier of a piece of work under the names that it came with. Where work is called TASK, that may be `id`. */
+export function readWorkIdentifier(parameters: Parameters): Parameters {
+  const names = IDENTIFIER_NAMES.filter((name) => (parameters[name] ?? undefined) !== undefined);
+  return Object.fromEntries((names.length === 0 ? ["id"] : names).map((name) => [name, parameters[name]]));
 }
 
 export interface WorkRequest {

@@ -10,22 +10,11 @@
  *                 list: the name, and below it a `$item` for each; none: name = []
  *   odd names     in quotes
  */
-import {
-  badConfig,
-  CONFIG_DEPTH,
-  type Config,
-  type ConfigValue,
-  checkSize,
-  isConfig,
-  isWellFormed,
-  plainValue,
-  readConfig,
-} from "../../base/config-value.js";
+import { type Config, type ConfigValue, isConfig, isWellFormed, plainValue } from "../../base/config-value.js";
 
 const INDENT = "    ";
 const ITEM = "$item";
 const NOTHING = "[]";
-/** Only this reader gives it a meaning: to all others it is a comment. */
 const LIST_OF_ONE = "# a list of one";
 
 export function writeZfl(config: Config, version: number): string {
@@ -73,112 +62,3 @@ function quoted(text: string): string {
   const plain = inside.replaceAll(/\\(.)/g, (pair, sign: string) => (sign === '"' ? escaped(sign) : pair));
   return `"${plain.replaceAll(/[\u007f-\u009f\u2028\u2029]/g, escaped)}"`;
 }
-
-interface Property {
-  readonly name: string;
-  /** A `$item` in quotes is a name like any other. */
-  readonly isItem: boolean;
-  /** A comment above it says that it is a list, even alone. */
-  readonly isList: boolean;
-  readonly value: ConfigValue | undefined;
-  readonly children: Property[];
-  readonly line: number;
-}
-
-/** Throws LABORO_BAD_INPUT with the number of the line. */
-export function readZfl(text: string): Config {
-  checkSize(text);
-  const root: Property[] = [];
-  const open: Property[][] = [root];
-  let above = "";
-  for (const [i, line] of text.split(/\r\n|\n|\r/).entries()) {
-    const indent = /^ */.exec(line)?.[0].length ?? 0;
-    const rest = line.slice(indent);
-    const listed = above === " ".repeat(indent) + LIST_OF_ONE;
-    above = line;
-    if (rest === "" || rest.startsWith("#")) continue;
-    const depth = indent / INDENT.length;
-    const siblings = open[depth];
-    if (siblings === undefined) throw zflError(i, `${indent} blanks do not belong to the line above; a level has four`);
-    if (depth > CONFIG_DEPTH) throw zflError(i, `more than ${CONFIG_DEPTH} levels`);
-    const property = readLine(rest, i, listed);
-    siblings.push(property);
-    open.length = depth + 1;
-    if (property.value === undefined) open.push(property.children);
-  }
-  return readConfig(objectOf(root));
-}
-
-const LINE = /^(?<name>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s="'#]+)[ \t]*(?:=[ \t]*(?<value>.*))?$/s;
-
-function readLine(text: string, line: number, listed: boolean): Property {
-  const [body, comment] = splitComment(text);
-  const found = LINE.exec(body.trimEnd())?.groups;
-  if (found?.name === undefined) throw zflError(line, `expected NAME or NAME = VALUE, got ${text.slice(0, 40)}`);
-  if (comment && body === "") throw zflError(line, "no name");
-  const isQuoted = /^["']/.test(found.name);
-  const name = isQuoted ? unquoted(found.name, line) : found.name;
-  const value = found.value === undefined ? undefined : plainOrQuoted(found.value, line);
-  return { name, isItem: !isQuoted && name === ITEM, isList: listed, value, children: [], line };
-}
-
-/** A `#` begins a comment, unless it stands in quotes. */
-function splitComment(text: string): readonly [body: string, comment: boolean] {
-  let quote = "";
-  for (let at = 0; at < text.length; at++) {
-    const sign = text[at] as string;
-    if (quote !== "") {
-      if (sign === "\\" && quote === '"') at++;
-      else if (sign === quote) quote = "";
-    } else if ((sign === '"' || sign === "'") && /(?:^|[=\s])$/.test(text.slice(0, at))) quote = sign;
-    else if (sign === "#") return [text.slice(0, at), true];
-  }
-  return [text, false];
-}
-
-function plainOrQuoted(text: string, line: number): ConfigValue {
-  if (/^["']/.test(text)) return unquoted(text, line);
-  if (text === NOTHING) return [];
-  const plain = plainValue(text);
-  return plain === undefined ? text : plain;
-}
-
-/** Backslashes mean something in double quotes only, and there only where JSON would have them so. */
-function unquoted(text: string, line: number): string {
-  const quote = text[0];
-  const inside = text.slice(1, -1);
-  if (text.length < 2 || text.at(-1) !== quote) throw zflError(line, `a quote that does not end: ${text.slice(0, 40)}`);
-  if (quote === "'" || !inside.includes("\\")) {
-    if (!inside.includes(quote ?? "")) return inside;
-    throw zflError(line, `quotes in quotes: ${text.slice(0, 40)}`);
-  }
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "string") return value;
-  } catch {
-    // Said below, with the line.
-  }
-  throw zflError(line, `in double quotes a \\ is that of JSON: ${text.slice(0, 40)}`);
-}
-
-function objectOf(properties: readonly Property[]): Config {
-  const values = new Map<string, { readonly items: ConfigValue[]; readonly list: boolean }>();
-  for (const property of properties) {
-    if (property.isItem) throw zflError(property.line, `${ITEM} stands beside names`);
-    const { items = [], list = property.isList } = values.get(property.name) ?? {};
-    items.push(contentOf(property));
-    values.set(property.name, { items, list: list || items.length > 1 });
-  }
-  return Object.fromEntries(
-    Array.from(values, ([name, { items, list }]) => [name, list ? items : (items[0] as ConfigValue)]),
-  );
-}
-
-function contentOf({ value, children }: Property): ConfigValue {
-  if (value !== undefined) return value;
-  return children[0]?.isItem === true && children.every(({ isItem }) => isItem)
-    ? children.map(contentOf)
-    : objectOf(children);
-}
-
-const zflError = (line: number, why: string) => badConfig(`line ${line + 1} of the ZFL: ${why}`);

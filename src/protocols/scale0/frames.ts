@@ -5,6 +5,7 @@
  */
 import { badMessage } from "../../base/errors.js";
 import { COMMANDS, type Command, type Parameters } from "./commands.js";
+import { memberText, stringifyObject } from "./json-text.js";
 
 export interface Message {
   readonly command: Command;
@@ -56,7 +57,7 @@ export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
     kind: "message",
     envelope,
     command: known,
-    parameters: normalizeParameters(parameters),
+    parameters,
     body,
   } as const;
   return body.length === 0 && isWork(known) && isGiven(parameters.body)
@@ -69,7 +70,7 @@ const isGiven = (value: unknown): boolean => value !== undefined && value !== nu
 const asText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
 
 export function writeFrames({ command, parameters, body }: Message, envelope: Envelope = []): Uint8Array[] {
-  return [...envelope, Buffer.from(command), Buffer.from(JSON.stringify(parameters)), ...body];
+  return [...envelope, Buffer.from(command), Buffer.from(stringifyObject(parameters)), ...body];
 }
 
 function envelopeOf([first, second, third]: readonly Uint8Array[]): Envelope {
@@ -85,12 +86,19 @@ const isWord = (text: string): boolean => [...COMMANDS, ...PROTOTYPE_WORDS].some
 /** For the side that connects: anything but a message is a fault of the other end. */
 export function readMessage(frames: readonly Uint8Array[]): Message {
   const received = readFrames(frames);
-  if (received.kind === "message") return received;
+  if (received.kind === "message") return received.command === "CONFIG" ? withVersionText(received, frames) : received;
   const why =
     received.kind === "malformed"
       ? received.why
       : `unknown command ${received.kind === "unknown" ? received.command : received.word}`;
   throw badMessage(`the broker sent something that is not Scale0: ${why}`);
+}
+
+/** A worker gives the version back as it got it, whatever it is. */
+function withVersionText(message: Message & { readonly envelope: Envelope }, frames: readonly Uint8Array[]): Message {
+  const json = textOf(frames[message.envelope.length + 1] ?? new Uint8Array(0));
+  const config_version = memberText(json, "config_version") ?? memberText(json, "configversion");
+  return { ...message, parameters: { ...message.parameters, config_version } };
 }
 
 const textOf = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString();
@@ -111,20 +119,6 @@ function objectIn(text: string): Parameters | undefined {
 
 /** What the later notes call it. */
 const COMMAND_ALIASES: Readonly<Record<string, Command>> = { ERROR: "DISCONNECTERROR" };
-
-/** As the text spells them in places. */
-const PARAMETER_ALIASES: Readonly<Record<string, string>> = {
-  configversion: "config_version",
-  work_request_indentifier: "work_request_identifier",
-};
-
-function normalizeParameters(parameters: Parameters): Parameters {
-  const odd = Object.keys(PARAMETER_ALIASES).filter((name) => Object.hasOwn(parameters, name));
-  if (odd.length === 0) return parameters;
-  return Object.fromEntries(
-    Object.entries(parameters).map(([name, value]) => [PARAMETER_ALIASES[name] ?? name, value]),
-  );
-}
 
 /** For an end that knows of one body only. */
 export const joined = (body: readonly Uint8Array[]): Uint8Array =>

@@ -1,25 +1,8 @@
 /** Who may come in with CURVE: the ZAP handler (RFC 27) that ZeroMQ asks, inside this process, for every connection of a CURVE server. */
 import { type Context, Router as ZmqRouter } from "zeromq";
+import { z85 } from "../../base/curve-key.js";
 
 const ENDPOINT = "inproc://zeromq.zap.01";
-const Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
-
-export const isCurveKey = (text: string): boolean => text.length === 40 && [...text].every((c) => Z85.includes(c));
-
-/** As ZeroMQ writes keys: five characters for four bytes. */
-export function z85(bytes: Uint8Array): string {
-  let text = "";
-  for (let at = 0; at + 4 <= bytes.length; at += 4) {
-    let value = Buffer.from(bytes).readUInt32BE(at);
-    let group = "";
-    for (let i = 0; i < 5; i++) {
-      group = (Z85[value % 85] ?? "") + group;
-      value = Math.floor(value / 85);
-    }
-    text += group;
-  }
-  return text;
-}
 
 export interface ZapEvents {
   /** By the peer's identity, where it gave one. */

@@ -1,8 +1,9 @@
 /**
  * The ZeroMQ sockets of laboro. Sockets are plain TypeScript (zmtp-*.ts); those with CURVE keys are of the `zeromq` package (curve-*.ts),
- * which is loaded only then.
+ * an optional peer dependency that is loaded only then.
  */
-import { badInput } from "../../base/errors.js";
+import { isCurveKey } from "../../base/curve-key.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type {
   BindOptions,
   ConnectOptions,
@@ -41,14 +42,14 @@ export { parseTcpUrl } from "./zmtp-dealer.js";
 export async function openRouter(options: RouterOptions, listener: RouterListener): Promise<Router> {
   const { curve } = options;
   if (curve === undefined) return openZmtpRouter(options, listener);
-  await checkKeys(curve.publicKey, curve.secretKey, ...curve.known);
+  await prepareCurve(curve.publicKey, curve.secretKey, ...curve.known);
   return (await import("./curve-router.js")).openCurveRouter({ ...options, curve }, listener);
 }
 
 export async function openPublisher(options: BindOptions): Promise<Publisher> {
   const { curve } = options;
   if (curve === undefined) return openZmtpPublisher(options);
-  await checkKeys(curve.publicKey, curve.secretKey, ...curve.known);
+  await prepareCurve(curve.publicKey, curve.secretKey, ...curve.known);
   return (await import("./curve-peers.js")).openCurvePublisher({ ...options, curve });
 }
 
@@ -56,7 +57,7 @@ export async function openPublisher(options: BindOptions): Promise<Publisher> {
 export async function openDealer(options: ConnectOptions, listener: DealerListener): Promise<Dealer> {
   const { curve } = options;
   if (curve === undefined) return openZmtpDealer(options, listener);
-  await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
+  await prepareCurve(curve.publicKey, curve.secretKey, curve.serverKey);
   return (await import("./curve-peers.js")).openCurveDealer({ ...options, curve }, listener);
 }
 
@@ -68,13 +69,17 @@ export async function openSubscriber(options: SubscriberOptions, listener: Deale
     ]);
     return openZmtpDealer(options, listener, { socketType: "SUB", accepts: ["PUB", "XPUB"], initialMessages });
   }
-  await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
+  await prepareCurve(curve.publicKey, curve.secretKey, curve.serverKey);
   return (await import("./curve-peers.js")).openCurveSubscriber({ ...options, curve }, listener);
 }
 
-async function checkKeys(...keys: readonly string[]): Promise<void> {
-  const { isCurveKey } = await import("./curve-auth.js");
+async function prepareCurve(...keys: readonly string[]): Promise<void> {
   if (!keys.every(isCurveKey)) {
     throw badInput("a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
   }
+  await import("zeromq").catch((cause: unknown) => {
+    const why = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
+    const text = `CURVE needs the package zeromq beside laboro, npm install zeromq: ${why}`;
+    throw new LaboroError("LABORO_PACKAGE_MISSING", text, { cause });
+  });
 }

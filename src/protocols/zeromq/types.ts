@@ -5,7 +5,7 @@ import type { ErrorCode } from "../../base/errors.js";
 export interface Limits {
   /** Frames of one message; one with more is dropped. */
   readonly frames: number;
-  /** Bytes of one message; a peer that sends more is cut off. */
+  /** Bytes of one message; one with more is dropped, and a peer that sends 16 times as many is cut off. With CURVE, one that sends more. */
   readonly messageBytes: number;
   /** Bytes on their way to one peer; what comes on top is dropped. */
   readonly queueBytes: number;
@@ -39,18 +39,11 @@ export interface CurveClient {
   readonly serverKey: string;
 }
 
-/** A name and a password, in the clear: for peers that can do no better. Not together with `curve`. */
-export interface PlainCredentials {
-  readonly username: string;
-  readonly password: string;
-}
-
 export interface BindOptions {
   readonly host: string;
   /** 0 takes any free one. */
   readonly port: number;
   readonly curve?: CurveServer;
-  readonly plain?: PlainCredentials;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
   /** Counts and bounds the connections; not those with CURVE, which ZeroMQ accepts itself. */
@@ -83,6 +76,8 @@ export interface RouterOptions extends BindOptions {
 
 export interface RouterListener {
   message(peer: Peer, frames: readonly Buffer[]): void;
+  /** A message over a limit was dropped: its first frames, and which limit. Not with CURVE. */
+  dropped?(peer: Peer, head: readonly Buffer[], why: string): void;
   /** Before its first message. With CURVE it is the first message that makes a peer known. */
   joined?(peer: Peer): void;
   /** Its connection is over, or another peer came with its identity. With CURVE it is noticed when something is sent to it. */

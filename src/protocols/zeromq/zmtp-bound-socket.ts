@@ -24,12 +24,7 @@ export async function listen(
 ): Promise<BoundSocket> {
   const { host, heartbeatMs = DEFAULT_HEARTBEAT_MS, onPeerError = () => {} } = options;
   const limits: Limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const full: ZmtpConnectionOptions = {
-    ...side,
-    bound: true,
-    limits,
-    ...(options.plain === undefined ? {} : { plain: options.plain }),
-  };
+  const full: ZmtpConnectionOptions = { ...side, bound: true, limits };
   const connections = new Set<ZmtpConnection>();
   const limitBuffered = (): void => {
     let [sum, most, largest]: [number, number, ZmtpConnection | undefined] = [0, 0, undefined];
@@ -76,7 +71,7 @@ export async function listen(
   const address = server.address();
   const port = typeof address === "object" && address !== null ? address.port : options.port;
   const heartbeat = setInterval(() => {
-    for (const connection of connections) connection.beat(heartbeatMs);
+    for (const connection of connections) connection.beat();
   }, heartbeatMs);
   return {
     url: `tcp://${inUrl(host)}:${port}`,

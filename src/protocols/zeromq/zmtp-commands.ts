@@ -1,9 +1,4 @@
-/**
- * Commands of ZMTP 3.1: a name, and what follows it. Pure. READY and INITIATE carry properties, HELLO a name and a password, PING a time
- * to live and a context.
- */
-
-import type { PlainCredentials } from "./types.js";
+/** Commands of ZMTP 3.1: a name, and what follows it. Pure. READY carries properties, PING a time to live and a context. */
 import { zmtpError } from "./zmtp-error.js";
 
 export interface Command {
@@ -52,26 +47,16 @@ export function makeProperties(properties: Readonly<Record<string, Uint8Array>>)
   return Buffer.concat(parts);
 }
 
-/** The body of PLAIN's HELLO. */
-export function readHello(body: Buffer): PlainCredentials {
-  const nameEnd = 1 + (body[0] ?? 0);
-  const end = nameEnd + 1 + (body[nameEnd] ?? 0);
-  if (nameEnd >= body.length || end !== body.length)
-    throw zmtpError("a HELLO that does not hold a name and a password");
-  return { username: body.toString("utf8", 1, nameEnd), password: body.toString("utf8", nameEnd + 1, end) };
-}
-
 /** The answer to a PING: its context. */
 export const pongTo = (ping: Buffer): Buffer => makeCommand("PONG", ping.subarray(2, 2 + MAX_CONTEXT));
 
-/** `ttlMs`: the peer may give us up after so long without a sign. */
-export function makePing(ttlMs: number): Buffer {
-  const ttl = Buffer.alloc(2);
-  ttl.writeUInt16BE(Math.min(0xffff, Math.ceil(ttlMs / 100)));
-  return makeCommand("PING", ttl);
-}
+/**
+ * A PING with a TTL of 0: the peer need not hang up when nothing follows. A TTL would have to be kept by further PINGs, also to a peer
+ * that is heard; libzmq sends none by default.
+ */
+export const PING = makeCommand("PING", Buffer.alloc(2));
 
-/** Why the peer is refused, as PLAIN and NULL have it. */
+/** Why the peer is refused. */
 export function makeError(why: string): Buffer {
   const reason = Buffer.from(why, "latin1").subarray(0, 255);
   return makeCommand("ERROR", Buffer.concat([Buffer.from([reason.length]), reason]));

@@ -1,33 +1,31 @@
 /**
- * One end of a ZMTP 3 connection over TCP, with the mechanisms NULL and PLAIN (RFC 23, 24, 37).
+ * One end of a ZMTP 3 connection over TCP, with the mechanism NULL (RFC 23, 37).
  *
  *   greeting    both have sent their 64 bytes or are about to
- *   handshake   NULL: READY both ways. PLAIN, the side that is bound: HELLO, WELCOME, INITIATE, READY
+ *   handshake   READY both ways
  *   open        messages, and PING where nothing was received for a while
  *   failing     the peer broke the rules; what it sends is ignored
  *   closed      whatever the reason; reported once
  *
  * The bound side sends its READY only after the peer's READY: then it knows the peer's identity and can choose its own identity for it.
  */
-import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
-import type { Limits, PlainCredentials } from "./types.js";
+import type { Limits } from "./types.js";
 import {
   makeCommand,
   makeError,
-  makePing,
   makeProperties,
+  PING,
   pongTo,
   readCommand,
   readError,
-  readHello,
   readProperties,
 } from "./zmtp-commands.js";
 import { zmtpError } from "./zmtp-error.js";
 import { encodeCommand, FrameReader, type Incoming } from "./zmtp-frames.js";
-import { encodeGreeting, GREETING_SIZE, readGreeting } from "./zmtp-greeting.js";
+import { encodeGreeting, GREETING_SIZE, MECHANISM, readGreeting } from "./zmtp-greeting.js";
 import { WriteBuffer } from "./zmtp-write-buffer.js";
 
 export interface ZmtpConnectionOptions {
@@ -36,13 +34,14 @@ export interface ZmtpConnectionOptions {
   readonly accepts: readonly string[];
   readonly bound: boolean;
   readonly identity: (peer: Buffer, localUrl: string) => Uint8Array;
-  readonly plain?: PlainCredentials;
   readonly limits: Limits;
 }
 
 export interface ConnectionListener {
   opened(peer: { readonly identity: Buffer; readonly socketType: string }): void;
   message(frames: readonly Buffer[]): void;
+  /** A message over a limit, with its first frames. */
+  dropped?(head: readonly Buffer[], why: string): void;
   /** One that is not the connection's own business: SUBSCRIBE, CANCEL. */
   command?(name: string, body: Buffer): void;
   /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
@@ -68,7 +67,6 @@ export class ZmtpConnection {
   readonly #take = (incoming: Incoming): void => this.#onIncoming(incoming);
   #state: "greeting" | "handshake" | "open" | "failing" | "closed" = "greeting";
   #greeting: Buffer = Buffer.alloc(0);
-  #welcomed = false;
   /** The peer answers PING: it says that it speaks 3.1, or has sent one itself. */
   #answersPing = false;
   #receivedSinceBeat = false;
@@ -94,9 +92,7 @@ export class ZmtpConnection {
       this.#why = error.message;
     });
     socket.on("close", () => this.#closed());
-    socket.write(
-      encodeGreeting(options.plain === undefined ? "NULL" : "PLAIN", options.bound && options.plain !== undefined),
-    );
+    socket.write(encodeGreeting());
   }
 
   /** Of messages under way, and of one that has not come whole. */
@@ -121,7 +117,7 @@ export class ZmtpConnection {
   }
 
   /** Called once a heartbeat interval by whoever has the timer. */
-  beat(intervalMs: number): void {
+  beat(): void {
     if (this.#state !== "open") return;
     this.#silentBeats = this.#receivedSinceBeat ? 0 : this.#silentBeats + 1;
     this.#receivedSinceBeat = false;
@@ -130,12 +126,12 @@ export class ZmtpConnection {
       this.destroy(`nothing was heard for ${MISSED_LIMIT} heartbeats`);
       return;
     }
-    this.sendBytes(encodeCommand(makePing(intervalMs * MISSED_LIMIT)));
+    this.sendBytes(encodeCommand(PING));
   }
 
-  /** Whether the peer answers a PING. A peer that does not know PING counts as not alive. */
+  /** Whether the peer answers a PING. One that does not know PING counts as alive until its connection is lost. */
   isAlive(withinMs: number): Promise<boolean> {
-    if (this.#state !== "open" || !this.#answersPing) return Promise.resolve(false);
+    if (this.#state !== "open" || !this.#answersPing) return Promise.resolve(this.#state === "open");
     return new Promise((resolve) => {
       const settle = (alive: boolean): void => {
         clearTimeout(timer);
@@ -144,7 +140,7 @@ export class ZmtpConnection {
       };
       const timer = setTimeout(settle, withinMs, false);
       this.#livenessChecks.add(settle);
-      this.sendBytes(encodeCommand(makePing(withinMs)));
+      this.sendBytes(encodeCommand(PING));
     });
   }
 
@@ -192,15 +188,14 @@ export class ZmtpConnection {
       this.#greeting = bytes;
       return;
     }
-    const wanted = this.#options.plain === undefined ? "NULL" : "PLAIN";
-    if (greeting.mechanism !== wanted) {
-      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, where ${wanted} is spoken`;
+    if (greeting.mechanism !== MECHANISM) {
+      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, where ${MECHANISM} is spoken`;
       throw new LaboroError("LABORO_BAD_TOKEN", why);
     }
     this.#answersPing = greeting.minor >= 1;
     this.#greeting = Buffer.alloc(0);
     this.#state = "handshake";
-    if (!this.#options.bound) this.#command(this.#metadata("READY", Buffer.alloc(0)));
+    if (!this.#options.bound) this.#command(this.#ready(Buffer.alloc(0)));
     if (bytes.length > GREETING_SIZE) this.#reader.push(bytes.subarray(GREETING_SIZE), this.#take);
   }
 
@@ -213,7 +208,8 @@ export class ZmtpConnection {
     } else if (incoming.kind === "message") {
       this.#listener.message(incoming.frames);
     } else {
-      this.#listener.protocolError(zmtpError(`a message of ${incoming.frames} frames was dropped`));
+      this.#listener.protocolError(zmtpError(`${incoming.why} was dropped`));
+      this.#listener.dropped?.(incoming.head, incoming.why);
     }
   }
 
@@ -223,7 +219,8 @@ export class ZmtpConnection {
       throw new LaboroError("LABORO_BAD_TOKEN", `the other end refuses: ${readError(body)}`);
     }
     if (this.#state === "handshake") {
-      this.#shakeHands(name, body);
+      if (name !== "READY") throw zmtpError(`${JSON.stringify(name)} where READY is expected`);
+      this.#open(body);
     } else if (name === "PING") {
       this.#answersPing = true;
       this.sendBytes(encodeCommand(pongTo(body)));
@@ -232,26 +229,7 @@ export class ZmtpConnection {
     }
   }
 
-  #shakeHands(name: string, body: Buffer): void {
-    const { plain } = this.#options;
-    if (plain === undefined) {
-      if (name !== "READY") throw zmtpError(`${JSON.stringify(name)} where READY is expected`);
-      this.#open(body, "READY");
-    } else if (!this.#welcomed) {
-      if (name !== "HELLO") throw zmtpError(`${JSON.stringify(name)} where HELLO is expected`);
-      const given = readHello(body);
-      // Both are compared, whatever the result of the first: the time must not reveal which was wrong.
-      const known = [same(given.username, plain.username), same(given.password, plain.password)];
-      if (known.includes(false)) this.#refuse(new LaboroError("LABORO_BAD_TOKEN", "an unknown name or password"));
-      this.#welcomed = true;
-      this.#command(makeCommand("WELCOME"));
-    } else {
-      if (name !== "INITIATE") throw zmtpError(`${JSON.stringify(name)} where INITIATE is expected`);
-      this.#open(body, "READY");
-    }
-  }
-
-  #open(properties: Buffer, answer: string): void {
+  #open(properties: Buffer): void {
     const read = readProperties(properties);
     const socketType = read.get("socket-type")?.toString("latin1") ?? "";
     if (!this.#options.accepts.includes(socketType)) {
@@ -261,16 +239,16 @@ export class ZmtpConnection {
     if (given.length > 255) throw zmtpError("an identity of more than 255 bytes");
     // The bytes are a part of what was received with them; an identity is kept for long.
     const identity = Buffer.from(given);
-    if (this.#options.bound) this.#command(this.#metadata(answer, identity));
+    if (this.#options.bound) this.#command(this.#ready(identity));
     this.#state = "open";
     clearTimeout(this.#handshakeTimer);
     this.#listener.opened({ identity, socketType });
   }
 
-  #metadata(name: string, peer: Buffer): Buffer {
+  #ready(peer: Buffer): Buffer {
     const { socketType, identity } = this.#options;
     return makeCommand(
-      name,
+      "READY",
       makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, this.#localUrl()) }),
     );
   }
@@ -311,9 +289,4 @@ export class ZmtpConnection {
     for (const settle of this.#livenessChecks) settle(false);
     this.#listener.closed(this.#why);
   }
-}
-
-function same(given: string, wanted: string): boolean {
-  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(given), digest(wanted));
 }

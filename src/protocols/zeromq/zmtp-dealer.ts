@@ -58,7 +58,7 @@ class ZmtpDealer implements Dealer {
     this.#type = type;
     this.#address = parseTcpUrl(options.url);
     const { heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
-    this.#heartbeat = setInterval(() => this.#connection?.beat(heartbeatMs), heartbeatMs);
+    this.#heartbeat = setInterval(() => this.#connection?.beat(), heartbeatMs);
     this.#connect();
   }
 

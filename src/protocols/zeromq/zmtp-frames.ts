@@ -13,8 +13,8 @@ const COMMAND = 4;
 export type Incoming =
   | { readonly kind: "message"; readonly frames: readonly Buffer[] }
   | { readonly kind: "command"; readonly body: Buffer }
-  /** More frames than a message may have; it was read and thrown away. */
-  | { readonly kind: "dropped"; readonly frames: number };
+  /** A message over a limit, of which this is the beginning. The rest is read and thrown away. */
+  | { readonly kind: "dropped"; readonly why: string; readonly head: readonly Buffer[] };
 
 const headerSize = (length: number): number => (length > 255 ? 9 : 2);
 
@@ -61,6 +61,11 @@ function writeFrame(into: Buffer, at: number, flags: number, body: Uint8Array): 
 
 /** More pieces than this are joined: a piece costs more than its bytes. */
 const MAX_PIECES = 1_000;
+/** Frames that are kept of a message over a limit. */
+const HEAD_FRAMES = 8;
+/** A message of so many times the limit is not read to its end. */
+const MAX_DROPPED = 16;
+const EMPTY = Buffer.alloc(0);
 
 /** Takes bytes as they come, and gives what has become whole. Throws for what is not ZMTP; then nothing more may be pushed. */
 export class FrameReader {
@@ -72,6 +77,10 @@ export class FrameReader {
   #frames: Buffer[] = [];
   #frameCount = 0;
   #messageBytes = 0;
+  /** The message that is being read is over a limit; so many of its bytes were thrown away. */
+  #dropped: number | undefined;
+  /** The rest of a frame that is thrown away. */
+  #skip = { bytes: 0, flags: 0 };
 
   constructor(limits: Pick<Limits, "frames" | "messageBytes">) {
     this.#limits = limits;
@@ -82,7 +91,9 @@ export class FrameReader {
     return this.#size + this.#messageBytes;
   }
 
-  push(chunk: Buffer, found: (incoming: Incoming) => void): void {
+  push(received: Buffer, found: (incoming: Incoming) => void): void {
+    const chunk = this.#skip.bytes > 0 ? this.#skipBytes(received, found) : received;
+    if (chunk.length === 0) return;
     this.#chunks.push(chunk);
     this.#size += chunk.length;
     if (this.#size < this.#need) {
@@ -101,7 +112,13 @@ export class FrameReader {
         break;
       }
       const length = (flags & LONG) === 0 ? (bytes[at + 1] as number) : longLength(bytes, at + 1);
-      this.#check(length);
+      if (this.#exceedsLimit(flags, length, found)) {
+        at = bytes.length;
+        this.#skip = { bytes: length, flags };
+        const rest = this.#skipBytes(bytes.subarray(start), found);
+        at -= rest.length;
+        continue;
+      }
       if (bytes.length < start + length) {
         this.#need = start + length - at;
         break;
@@ -113,9 +130,33 @@ export class FrameReader {
     this.#chunks = this.#size === 0 ? [] : [bytes.subarray(at)];
   }
 
-  #check(length: number): void {
+  /** Whether the next frame belongs to a message over a limit. Throws where that is not even read to its end. */
+  #exceedsLimit(flags: number, length: number, found: (incoming: Incoming) => void): boolean {
     const { messageBytes } = this.#limits;
-    if (this.#messageBytes + length > messageBytes) throw zmtpError(`a message of more than ${messageBytes} bytes`);
+    const isCommand = (flags & COMMAND) !== 0;
+    const size = isCommand ? length : (this.#dropped ?? this.#messageBytes) + length;
+    if (size > (isCommand ? 1 : MAX_DROPPED) * messageBytes) throw zmtpError(`a message of ${size} bytes or more`);
+    if (isCommand || (this.#dropped === undefined && size <= messageBytes)) return false;
+    if (this.#dropped === undefined) this.#drop(`a message of more than ${messageBytes} bytes`, found);
+    this.#dropped = size;
+    return true;
+  }
+
+  #drop(why: string, found: (incoming: Incoming) => void): void {
+    const head = this.#frames.slice(0, HEAD_FRAMES);
+    this.#frames = [];
+    this.#dropped = this.#messageBytes;
+    this.#messageBytes = 0;
+    found({ kind: "dropped", why, head });
+  }
+
+  /** What follows the frame that is thrown away. */
+  #skipBytes(bytes: Buffer, found: (incoming: Incoming) => void): Buffer {
+    const { bytes: left, flags } = this.#skip;
+    this.#skip = { bytes: Math.max(0, left - bytes.length), flags };
+    if (this.#skip.bytes > 0) return EMPTY;
+    this.#frame(flags, EMPTY, found);
+    return bytes.subarray(left);
   }
 
   #frame(flags: number, body: Buffer, found: (incoming: Incoming) => void): void {
@@ -124,17 +165,20 @@ export class FrameReader {
       found({ kind: "command", body });
       return;
     }
-    this.#frameCount++;
-    this.#messageBytes += body.length;
-    if (this.#frameCount <= this.#limits.frames) this.#frames.push(body);
-    else this.#frames = [];
+    const { frames: limit } = this.#limits;
+    if (++this.#frameCount > limit && this.#dropped === undefined)
+      this.#drop(`a message of more than ${limit} frames`, found);
+    if (this.#dropped === undefined) {
+      this.#frames.push(body);
+      this.#messageBytes += body.length;
+    }
     if ((flags & MORE) !== 0) return;
-    const frames = this.#frames;
-    const count = this.#frameCount;
+    const frames = this.#dropped === undefined ? this.#frames : undefined;
     this.#frames = [];
     this.#frameCount = 0;
     this.#messageBytes = 0;
-    found(count > this.#limits.frames ? { kind: "dropped", frames: count } : { kind: "message", frames });
+    this.#dropped = undefined;
+    if (frames !== undefined) found({ kind: "message", frames });
   }
 }
 

@@ -10,24 +10,22 @@ export const GREETING_SIZE = 64;
 const VERSION_AT = 10;
 const MECHANISM_AT = 12;
 const MECHANISM_SIZE = 20;
-const AS_SERVER_AT = 32;
 
-export type Mechanism = "NULL" | "PLAIN";
+/** The one mechanism that is spoken here. CURVE is the `zeromq` package's. */
+export const MECHANISM = "NULL";
 
 export interface Greeting {
   readonly minor: number;
   readonly mechanism: string;
-  readonly asServer: boolean;
 }
 
-export function encodeGreeting(mechanism: Mechanism, asServer: boolean): Buffer {
+export function encodeGreeting(): Buffer {
   const bytes = Buffer.alloc(GREETING_SIZE);
   bytes[0] = 0xff;
   bytes[9] = 0x7f;
   bytes[VERSION_AT] = 3;
   bytes[VERSION_AT + 1] = 1;
-  bytes.write(mechanism, MECHANISM_AT, "latin1");
-  bytes[AS_SERVER_AT] = asServer ? 1 : 0;
+  bytes.write(MECHANISM, MECHANISM_AT, "latin1");
   return bytes;
 }
 
@@ -40,5 +38,5 @@ export function readGreeting(bytes: Buffer): Greeting | undefined {
     throw new LaboroError("LABORO_VERSION", `ZMTP revision ${version}; 3.0 (ZeroMQ 4) is the oldest spoken here`);
   if (bytes.length < GREETING_SIZE) return undefined;
   const mechanism = bytes.toString("latin1", MECHANISM_AT, MECHANISM_AT + MECHANISM_SIZE).replace(/\0+$/, "");
-  return { minor: bytes[VERSION_AT + 1] ?? 0, mechanism, asServer: bytes[AS_SERVER_AT] === 1 };
+  return { minor: bytes[VERSION_AT + 1] ?? 0, mechanism };
 }

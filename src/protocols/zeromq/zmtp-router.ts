@@ -84,6 +84,9 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
           else wait(one, before).catch((cause: unknown) => one.connection.destroy(String(cause)));
         },
         message,
+        dropped: (head, why) => {
+          if (mine !== undefined && peers.get(mine.peer.key) === mine) listener.dropped?.(mine.peer, head, why);
+        },
         closed: () => {
           if (mine !== undefined) leave(mine);
         },

@@ -9,23 +9,22 @@ export type Statement = StatementSyncInstance;
 
 // Exclusive locking comes first: then the index of the log is in memory and no shared-memory file is needed.
 // The log may grow to 16 MiB between checkpoints, each of which costs two more fsyncs.
-// Relaxed, only checkpoints sync: a kill of the process loses nothing, a crash of the machine what was committed since the last one.
-const settings = (relaxed: boolean): string => `
+const SETTINGS = `
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
-PRAGMA synchronous = ${relaxed ? "NORMAL" : "FULL"};
+PRAGMA synchronous = FULL;
 PRAGMA wal_autocheckpoint = 4096;
 PRAGMA journal_size_limit = 67108864;
 PRAGMA cache_size = -65536;
 PRAGMA temp_store = MEMORY;
 `;
 
-export function openDatabase(path: string, relaxed = false): Database {
+export function openDatabase(path: string): Database {
   let db: Database | undefined;
   try {
     createPrivateFile(path);
     db = new DatabaseSync(path);
-    db.exec(settings(relaxed));
+    db.exec(SETTINGS);
     migrate(db);
     return db;
   } catch (cause) {

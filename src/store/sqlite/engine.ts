@@ -62,15 +62,14 @@ export class Engine {
   #note: LastCommitNote | undefined;
   #log: StoreLog = () => {};
 
-  constructor(dir: string, relaxed = false) {
+  constructor(dir: string) {
     this.path = join(dir, "store.db");
     let db: Database | undefined;
     try {
       const stored = inspectDatabase(this.path);
       this.#hadLog = fs.existsSync(`${this.path}-wal`);
-      // A relaxed store may miss its last commits after a crash of the machine.
-      this.#damage = relaxed ? undefined : keepDamaged(this.path, stored);
-      db = openDatabase(this.path, relaxed);
+      this.#damage = keepDamaged(this.path, stored);
+      db = openDatabase(this.path);
       this.#db = db;
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");

@@ -30,12 +30,8 @@ export interface SqliteOptions {
   readonly dir: string;
   /** SQLite's locks and syncs are not reliable there; for network filesystems that are known to be. */
   readonly allowNetworkFilesystem?: boolean;
-  /** A commit returns before it is on disk. Only a crash of the machine loses the last commits. */
-  readonly relaxed?: boolean;
   readonly log?: StoreLog;
 }
-
-const RELAXED_COMMIT_DELAY_MS = 20;
 
 export function openSqliteStore(options: SqliteOptions): Store {
   return new SqliteStore(options);
@@ -47,20 +43,18 @@ export function openSqliteStore(options: SqliteOptions): Store {
  */
 class SqliteStore implements Store {
   readonly shared = false;
-  readonly commitDelayMs: number;
   readonly #options: SqliteOptions;
   #directory: DataDirectory | undefined;
   #calls: ThreadCalls | undefined;
 
   constructor(options: SqliteOptions) {
     this.#options = options;
-    this.commitDelayMs = options.relaxed === true ? RELAXED_COMMIT_DELAY_MS : 0;
   }
 
   async open(now: number): Promise<RecoveredState> {
-    const { dir, allowNetworkFilesystem = false, relaxed = false, log = () => {} } = this.#options;
+    const { dir, allowNetworkFilesystem = false, log = () => {} } = this.#options;
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
-    this.#calls = new ThreadCalls({ dir, relaxed }, log);
+    this.#calls = new ThreadCalls({ dir }, log);
     try {
       const { jobs, ...recovered } = await this.#calls.call("open", { now });
       return { ...recovered, jobs: jobs.map(jobFrom) };

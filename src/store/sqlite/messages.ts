@@ -117,5 +117,4 @@ export type ThreadReply =
 
 export interface ThreadData {
   readonly dir: string;
-  readonly relaxed: boolean;
 }

@@ -18,7 +18,7 @@ let engine: Engine | undefined;
 /** After this long without a call the thread extends the WAL file. */
 const IDLE_MS = 300;
 let idleTimer: NodeJS.Timeout | undefined;
-let walExtended = data.relaxed;
+let walExtended = false;
 
 function extendWalWhenIdle(): void {
   if (engine === undefined) return;
@@ -47,7 +47,7 @@ port.on("message", (request: ThreadRequest) => {
 
 function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] {
   if (request.call === "open") {
-    engine = new Engine(data.dir, data.relaxed);
+    engine = new Engine(data.dir);
     return engine.begin(request.args.now, log);
   }
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");

@@ -28,7 +28,7 @@ import {
 } from "./place.js";
 
 async function openWorker(url: string, options: Partial<RoundRobinWorkerOptions> = {}): Promise<RoundRobinWorker> {
-  const worker = await RoundRobinWorker.open({ url, reconnectMs: 20, reconnectMaxMs: 100, ...options });
+  const worker = await RoundRobinWorker.open({ url, reconnectMs: 20, reconnectMaxMs: 100, drainMs: 10, ...options });
   atEnd(() => worker.close());
   return worker;
 }
@@ -126,6 +126,61 @@ describe("our worker at a server of the frame table", () => {
     expect(await server.next()).toEqual([who, "client", E, V, TRACKADDRESS, id8(2), server.url, who, E]);
     finish();
     expect(await server.next()).toEqual([who, "client", E, V, RESPONSE, id8(2), "done", E]);
+  });
+});
+
+describe("our worker's end", () => {
+  it("deregisters, answers what it has and what was on its way, and only then hangs up", async () => {
+    const server = await LiteralServer.open();
+    let finish = (): void => {};
+    const slow = () =>
+      new Promise<Uint8Array[]>((resolve) => {
+        finish = () => resolve([Buffer.from("done")]);
+      });
+    const lost: string[] = [];
+    const worker = await openWorker(server.url, { drainMs: 30_000, commands: { slow } });
+    const registering = worker.register();
+    const who = await server.welcome();
+    await registering;
+    await server.send(who, E, V, TRACKEXEC, id8(2), "slow", E, "client");
+    await until("it works", () => worker.counts.messages === 1);
+    const closing = worker.close().then(() => lost.push("closed"));
+    expect(await server.next()).toEqual([who, E, V, EXEC, "WORKER", DEREGISTER, E]);
+    const [, , , command, ping = ""] = await server.next();
+    expect(command).toBe(PING);
+    // Sent before the server read DEREGISTER: the PONG comes behind it.
+    await server.send(who, E, V, TRACKEXEC, id8(3), PING, E, "client");
+    await server.send(who, E, V, PONG, ping, E);
+    expect(await server.next()).toEqual([who, "client", E, V, RESPONSE, id8(3), E]);
+    expect((await server.next()).slice(5)).toEqual([INCREMENT, E]);
+    expect(lost).toEqual([]);
+    finish();
+    expect(await server.next()).toEqual([who, "client", E, V, RESPONSE, id8(2), "done", E]);
+    expect((await server.next()).slice(5)).toEqual([INCREMENT, E]);
+    await closing;
+  });
+
+  it("goes on with a stream while its reader asks for more", async () => {
+    const place = await openPlace();
+    const worker = await openWorker(place.url, { drainMs: 30_000 });
+    await worker.register();
+    const client = await openClient(place.url);
+    const data = client.stream(5_000_000);
+    await until("it has begun", () => worker.counts.messages > 1);
+    await worker.close();
+    expect(testDataError(await data, 5_000_000)).toBeUndefined();
+  });
+
+  it("waits no longer than it may, and not at all where no server is", async () => {
+    const server = await LiteralServer.open();
+    const worker = await openWorker(server.url, { drainMs: 200, commands: { never: () => new Promise(() => {}) } });
+    const registering = worker.register();
+    const who = await server.welcome();
+    await registering;
+    await server.send(who, E, V, TRACKEXEC, id8(2), "never", E, "client");
+    await until("it works", () => worker.counts.messages === 1);
+    await worker.close();
+    await (await openWorker("tcp://127.0.0.1:1", { drainMs: 1e9 })).close();
   });
 });
 

@@ -180,6 +180,10 @@ export async function registered(place: Place, slots?: string, identity?: string
   return worker;
 }
 
+/** Free slots of a worker in the table. */
+export const freeOf = (place: Place, worker: LiteralPeer): number | undefined =>
+  place.listener.server.workers().find(({ address }) => address === worker.identity)?.freeSlots;
+
 /** Counters as the originals make them. */
 export const id8 = (number: number): Frame => {
   const id = Buffer.alloc(8);
@@ -211,6 +215,11 @@ export class LiteralServer {
     await socket.bind(url);
     atEnd(() => socket.close());
     return new LiteralServer(url, socket);
+  }
+
+  /** Messages that came and were not taken yet. */
+  get waiting(): number {
+    return this.#got.length;
   }
 
   /** The first frame is the peer's identity. */

@@ -1,82 +1,19 @@
 /** A folder of experiments at the manager's listener: every result once, whatever becomes of the runners. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { PeerErrors } from "../../../src/base/peer-errors.js";
-import { TracedConnections } from "../../../src/base/traced-connections.js";
-import { checkInvariants } from "../../../src/dispatch/invariants.js";
-import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
-import { Aftermath } from "../../../src/protocols/runexp/experiments/aftermath.js";
-import { ExperimentJobs } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
-import { findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
-import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
-import { TempFilePool } from "../../../src/protocols/runexp/experiments/result-file.js";
-import { ResultLog } from "../../../src/protocols/runexp/experiments/result-log.js";
-import { openShop, type Shop } from "../../client/shop.js";
+import { beforeEach, describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
+import { type Batch, type BatchOptions, newStudy, openBatch as openBatchIn, writeScripts } from "./batch-kit.js";
 import { LiteralRunner } from "./peers.js";
 import { QuickRunner } from "./quick-runner.js";
 
 let dir: string;
-const open: (() => Promise<void> | void)[] = [];
-
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "laboro-batch-"));
-  for (const name of ["runs", "outputs", "drafts"]) mkdirSync(join(dir, name));
-});
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-  rmSync(dir, { recursive: true, force: true });
+  dir = newStudy();
 });
 
-interface Opened {
-  readonly shop: Shop;
-  readonly batch: ExperimentJobs;
-  readonly port: number;
-  readonly complaints: string[];
-  readonly lines: string[];
-  readonly aftermath: Aftermath;
-}
-
-function write(scripts: Readonly<Record<string, string>>): void {
-  for (const [path, script] of Object.entries(scripts)) {
-    mkdirSync(join(dir, "runs", path, ".."), { recursive: true });
-    writeFileSync(join(dir, "runs", path), script);
-  }
-}
-
-async function openBatch(options: { readonly standing?: boolean } = {}): Promise<Opened> {
-  const { experiments } = findExperiments(join(dir, "runs"));
-  const shop = await openShop({ settings: { standing: options.standing ?? false } });
-  const { core } = shop.broker;
-  const aftermath = new Aftermath(join(dir, "outputs"));
-  const lines: string[] = [];
-  const screen = new ProgressOutput(
-    { progress: false, assignments: false, ends: "all" },
-    (text) => void lines.push(text),
-  );
-  const tempFiles = new TempFilePool(join(dir, "drafts"));
-  const place = {
-    runs: join(dir, "runs"),
-    outputs: join(dir, "outputs"),
-    tempFiles,
-    log: await ResultLog.open(dir, dir),
-  };
-  open.push(() => place.log.close());
-  const batch = new ExperimentJobs(core, place, aftermath, screen, experiments, experiments);
-  await batch.submitOrResume(shop.client, experiments, "default");
-  const complaints: string[] = [];
-  const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
-  const { guard } = shop.broker;
-  const peerErrors = new PeerErrors(log);
-  const context = { core, guard, log, peerErrors, connections: new TracedConnections(), settings: {} };
-  const place0 = { host: "127.0.0.1", ports: [0] };
-  const listener = await openManager(context, place0, { experiments: batch, limits: { exchangeTimeoutMs: 2_000 } });
-  open.push(() => listener.close());
-  open.push(() => checkInvariants(core.state));
-  return { shop, batch, port: Number(new URL(listener.urls[0] ?? "").port), complaints, lines, aftermath };
-}
+const write = (scripts: Readonly<Record<string, string>>): void => writeScripts(dir, scripts);
+const openBatch = (options: BatchOptions = {}): Promise<Batch> => openBatchIn(dir, options);
 
 const resFiles = (): string[] =>
   readdirSync(join(dir, "outputs"), { recursive: true })
@@ -84,7 +21,7 @@ const resFiles = (): string[] =>
     .filter((name) => name.endsWith(".res"));
 
 describe("a folder of experiments", () => {
-  const COUNT = Number(process.env.LABORO_EXPERIMENTS ?? 2_000);
+  const COUNT = Number(process.env.LABORO_EXPERIMENTS ?? 500);
 
   it(`of ${COUNT}, with one runner killed, one cut and one that answers garbage: each result once`, async () => {
     write(Object.fromEntries(Array.from({ length: COUNT }, (_, i) => [`e${i}.sh`, i % 50 === 0 ? "fail" : "ok"])));
@@ -142,16 +79,31 @@ describe("a folder of experiments", () => {
     await runner.leaves();
   });
 
-  it("ends only when nothing can come back: FINO where the rest runs here, ATENDI or silence where it runs elsewhere", async () => {
-    write({ "a.sh": "1", "b.sh": "2" });
+  it("lets two runners go as soon as nothing waits, and neither is put on hold", async () => {
+    write(Object.fromEntries(["a", "b", "c", "d"].map((name) => [`${name}.sh`, name])));
     const { batch, port } = await openBatch();
+    const runners = [await LiteralRunner.join(port, "one"), await LiteralRunner.join(port, "two")];
+    const jobs = [];
+    for (const runner of runners) jobs.push([await runner.takes(), await runner.takes()]);
+    for (const [at, runner] of runners.entries()) {
+      const [first, second] = jobs[at] ?? [];
+      await runner.delivers(first?.name ?? "", "success", "x");
+      runner.say("PETO");
+      // Its other thread and those of the other runner still run something.
+      await runner.hears("FINO");
+      await runner.delivers(second?.name ?? "", "success", "x");
+      await runner.leaves();
+    }
+    await until("it is over", () => batch.allEnded);
+  });
+
+  it("keeps a runner with nothing to run for what a lost one had, and lets it go when nothing can come back", async () => {
+    write({ "a.sh": "1", "b.sh": "2" });
+    const { batch, port, lines } = await openBatch();
     const [one, two, idle] = await Promise.all(["one", "two", "idle"].map((host) => LiteralRunner.join(port, host)));
     if (one === undefined || two === undefined || idle === undefined) throw new Error("three runners");
     const mine = await one.takes();
     const theirs = await two.takes();
-    // The other one's may come back, and then somebody must be there.
-    one.say("PETO");
-    await one.hears("ATENDI");
     idle.say("PETO");
     await one.delivers(mine.name, "success", "x");
     one.say("PETO");
@@ -166,6 +118,7 @@ describe("a folder of experiments", () => {
       () => [one, idle].find((other) => !other.hasHeardNothing()),
       30_000,
     );
+    expect(lines.at(-1)).toMatch(/ \[two\] is gone: its experiment waits for another runner\n$/);
     const again = await heirs.takesAnswer();
     expect(again.name).toBe(theirs.name);
     await heirs.delivers(again.name, "failure", "y");
@@ -179,6 +132,71 @@ describe("a folder of experiments", () => {
     late.say("PETO");
     await late.hears("FINO");
     for (const runner of [one, idle, late]) await runner.leaves();
+    expect(lines.join("")).not.toMatch(/(one|idle|late)\] is gone/);
+  });
+
+  it("gives what comes back when all have got FINO to the next runner that joins", async () => {
+    write(Object.fromEntries(["a", "b", "c", "d"].map((name) => [`${name}.sh`, name])));
+    const { batch, port, lines } = await openBatch();
+    const lost = await LiteralRunner.join(port, "lost");
+    const left = await LiteralRunner.join(port, "left");
+    const [first, kept, gone] = [await lost.takes(), await left.takes(), await lost.takes()];
+    const last = await left.takes();
+    await lost.delivers(first.name, "success", "x");
+    lost.say("PETO");
+    await lost.hears("FINO");
+    await left.delivers(last.name, "success", "x");
+    left.say("PETO");
+    await left.hears("FINO");
+    await left.delivers(kept.name, "success", "x");
+    await left.leaves();
+    lost.cut();
+    await until("the loss is told", () => lines.some((line) => line.includes("[lost] is gone")), 30_000);
+    expect(batch.allEnded).toBe(false);
+    const next = await LiteralRunner.join(port, "next");
+    const again = await next.takes();
+    expect(again.name).toBe(gone.name);
+    await next.delivers(again.name, "success", "y");
+    await until("it is over", () => batch.allEnded);
+    next.say("PETO");
+    await next.hears("FINO");
+    await next.leaves();
+  });
+
+  it("does not send a runner away while another has not fetched what is assigned to it", async () => {
+    write({ "a.sh": "1", "b.sh": "2", "c.sh": "3" });
+    const { port } = await openBatch();
+    const slow = await LiteralRunner.join(port, "slow");
+    const first = await slow.takes();
+    const busy = await LiteralRunner.join(port, "busy");
+    const second = await busy.takes();
+    // A thread that delivers is expected to ask at once, so the last one is kept for it; but it does not ask.
+    await slow.delivers(first.name, "success", "x");
+    busy.say("PETO");
+    const third = await busy.takesAnswer();
+    expect(new Set([first.name, second.name, third.name]).size).toBe(3);
+    for (const { name } of [second, third]) await busy.delivers(name, "success", "x");
+  });
+
+  it("records a result that is too large as a failure, says so, and keeps nothing of it", async () => {
+    write({ "a.sh": "1", "b.sh": "2" });
+    const { batch, port, complaints, lines } = await openBatch({ maxResultBytes: 1_000 });
+    const runner = await LiteralRunner.join(port, "vm");
+    const large = await runner.takes();
+    await runner.delivers(large.name, "success", Buffer.alloc(1_001, "x"));
+    const why = "its result is not kept: it has 1001 bytes, 1000 are the most";
+    expect(complaints).toEqual([`${large.name} has failed: ${why}`]);
+    expect(readFileSync(join(dir, "outputs", `${large.name}.res`), "utf8")).toBe(`runexp summary: failure\n\n${why}\n`);
+    expect(readdirSync(join(dir, "drafts"))).toEqual([]);
+    // The runner goes on.
+    const other = await runner.takes();
+    await runner.delivers(other.name, "success", Buffer.alloc(1_000, "y"));
+    await until("it is over", () => batch.allEnded);
+    expect(batch.failed).toEqual([large.name]);
+    expect(lines.join("")).toContain(`finished ${large.name} with failure`);
+    runner.say("PETO");
+    await runner.hears("FINO");
+    await runner.leaves();
   });
 
   it("writes nothing of a result that stops half way", async () => {

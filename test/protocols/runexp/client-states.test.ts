@@ -85,7 +85,6 @@ describe("the runner's states", () => {
     const before = notes.written.length;
     side.requestJob();
     side.deliver("a", "success", 1);
-    side.returnJob("a");
     side.leave();
     expect(notes.written).toHaveLength(before);
     expect(side.state.name).toBe("closed");

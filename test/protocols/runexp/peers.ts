@@ -1,25 +1,11 @@
 /** Runners written from the protocol text: they say exactly what they are told to, over real sockets. */
 import { spawnSync } from "node:child_process";
-import { connect, type Socket } from "node:net";
+import { connect } from "node:net";
 import { resStatusOf } from "../../../src/protocols/runexp/res-text.js";
 import { until } from "../../support/wait.js";
+import { LiteralPeer } from "./literal-peer.js";
 
-export class LiteralRunner {
-  readonly #socket: Socket;
-  #heard = Buffer.alloc(0);
-  closed = false;
-
-  private constructor(socket: Socket) {
-    this.#socket = socket;
-    socket.on("data", (bytes) => {
-      this.#heard = Buffer.concat([this.#heard, bytes]);
-    });
-    socket.on("error", () => {});
-    socket.on("close", () => {
-      this.closed = true;
-    });
-  }
-
+export class LiteralRunner extends LiteralPeer {
   static async connect(port: number): Promise<LiteralRunner> {
     const socket = connect({ port, host: "127.0.0.1" });
     await new Promise<void>((resolve, reject) => {
@@ -40,37 +26,6 @@ export class LiteralRunner {
     return runner;
   }
 
-  say(bytes: string | Buffer): void {
-    this.#socket.write(bytes);
-  }
-
-  /** The last that it says. */
-  sayAndGo(bytes: string): void {
-    this.#socket.write(bytes, () => this.#socket.destroy());
-  }
-
-  /** What has come and was not taken yet. */
-  get unread(): string {
-    return this.#heard.toString("latin1");
-  }
-
-  /** Exactly this comes next. */
-  async hears(text: string): Promise<void> {
-    await until(
-      `it hears ${text}, and not ${JSON.stringify(this.unread)}`,
-      () => this.#heard.length >= text.length,
-      30_000,
-    );
-    const heard = this.#heard.toString("latin1", 0, text.length);
-    if (heard !== text) throw new Error(`heard ${JSON.stringify(heard)}, expected ${text}`);
-    this.#heard = this.#heard.subarray(text.length);
-  }
-
-  /** Nothing has come so far. */
-  hasHeardNothing(): boolean {
-    return this.#heard.length === 0;
-  }
-
   /** Asks, and takes the job that comes. */
   async takes(): Promise<{ readonly name: string; readonly kind: string; readonly script: Buffer }> {
     this.say("PETO");
@@ -83,13 +38,9 @@ export class LiteralRunner {
       () => /^LABORO (.+) (\.\S+) (\d+)$/s.exec(this.unread) ?? undefined,
       30_000,
     );
-    this.#heard = this.#heard.subarray(all.length);
+    await this.hears(all);
     this.say("PRETA");
-    const wanted = Number(size);
-    await until(`the script comes`, () => this.#heard.length >= wanted, 30_000);
-    const script = this.#heard.subarray(0, wanted);
-    this.#heard = this.#heard.subarray(wanted);
-    return { name, kind, script };
+    return { name, kind, script: await this.hearsBytes(Number(size)) };
   }
 
   async delivers(name: string, status: string, output: string | Buffer): Promise<void> {
@@ -109,16 +60,8 @@ export class LiteralRunner {
 
   async leaves(): Promise<void> {
     this.say("FINO ANKAU");
-    this.#socket.end();
+    this.hangUp();
     await this.isClosed();
-  }
-
-  async isClosed(): Promise<void> {
-    await until("the connection is closed", () => this.closed, 30_000);
-  }
-
-  cut(): void {
-    this.#socket.destroy();
   }
 }
 

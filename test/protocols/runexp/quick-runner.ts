@@ -39,9 +39,6 @@ export class QuickRunner {
       requestJob: () => this.#side?.requestJob(),
       deliver: ({ name, status, text }) => this.#side?.deliver(name, status, text.length),
       start: (thread, job) => this.#start(thread, job),
-      mayPrefetch: () => false,
-      startPrefetchTimer: () => {},
-      returnJob: () => {},
       leave: () => {
         this.#over = true;
         this.#side?.leave();

@@ -30,7 +30,6 @@ describe("the manager's listener sends away", () => {
     ["a result that it was never handed", "REZULTO nobody success 3", "LABORO_FORBIDDEN"],
     ["a result out of the folder", "REZULTO ../x success 3", "LABORO_FORBIDDEN"],
     ["a result of another's task", "REZULTO laboro-1.0 success 3", "LABORO_FORBIDDEN"],
-    ["a result that is too large", "REZULTO NAME success 1001", "LABORO_BODY_TOO_LARGE"],
     ["a result of a strange kind", "REZULTO NAME maybe\n3", "LABORO_BAD_MESSAGE"],
     ["nonsense", "\0\0\0\0", "LABORO_BAD_MESSAGE"],
     ["half a word", "REZUL", "LABORO_DEADLINE"],
@@ -56,6 +55,23 @@ describe("the manager's listener sends away", () => {
     expect(await job.wait()).toBe("succeeded");
     expect(await job.text(0)).toBe("x\n");
     await keeper.runs(kept);
+  });
+
+  it("nobody whose result is too large: its task has failed, and it goes on", async () => {
+    const { client, join, complaints } = await openPlace({ limits: LIMITS });
+    const job = await client.submit({ recipe: echo });
+    const runner = await join("vm");
+    const { name } = await runner.takes();
+    await runner.delivers(name, "success", Buffer.alloc(1_001));
+    expect(await job.wait()).toBe("failed");
+    const results = [];
+    for await (const result of job.results()) results.push(result);
+    const error = "its result is not kept: it has 1001 bytes, 1000 are the most";
+    expect(results).toMatchObject([{ state: "failed", error }]);
+    expect(complaints).toEqual([`LABORO_BODY_TOO_LARGE ${name} has failed: ${error}`]);
+    const next = await client.submit({ recipe: echo });
+    await runner.runs(await runner.takes());
+    expect(await next.wait()).toBe("succeeded");
   });
 
   it("one that does not fetch what it asked for", async () => {

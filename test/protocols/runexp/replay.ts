@@ -24,7 +24,6 @@ export function server(group: string, over: Partial<ServerCallbacks> = {}): { si
     jobRequested: () => void notes.news.push("asked"),
     scriptSent: () => void notes.news.push("handed"),
     resultAnnounced: ({ name, status, size }) => void notes.news.push(`result ${name} ${status} ${size}`),
-    jobReturned: (name) => void notes.news.push(`returned ${name}`),
     output: (bytes) => void notes.news.push(`output ${bytes.length}`),
     outputEnded: () => void notes.news.push("ended"),
     runnerLeft: () => void notes.news.push("left"),
@@ -37,11 +36,7 @@ export function server(group: string, over: Partial<ServerCallbacks> = {}): { si
   return { side, notes };
 }
 
-export function client(
-  group: string,
-  over: Partial<ClientCallbacks> = {},
-  detectsLaboro = false,
-): { side: ClientStateMachine; notes: Notes } {
+export function client(group: string, over: Partial<ClientCallbacks> = {}): { side: ClientStateMachine; notes: Notes } {
   const notes = newNotes();
   const ports: ClientCallbacks = {
     write: (bytes, alone) => {
@@ -62,7 +57,7 @@ export function client(
     },
     ...over,
   };
-  const side = new ClientStateMachine(group, ports, { detectsLaboro });
+  const side = new ClientStateMachine(group, ports);
   return { side, notes };
 }
 

@@ -1,50 +1,22 @@
 /** Our runner, with a manager that reads as the original does, and with ours. */
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type Runner, type RunnerOptions, startRunner } from "../../../src/protocols/runexp/runner/index.js";
+import { beforeEach, describe, expect, it } from "vitest";
+import type { Runner, RunnerOptions } from "../../../src/protocols/runexp/runner/index.js";
+import { atEnd } from "../../support/at-end.js";
 import { until } from "../../support/wait.js";
-import { type LiteralJob, LiteralManager, type LiteralManagerOptions } from "./literal-manager.js";
+import { LiteralManager } from "./literal-manager.js";
 import { openPlace } from "./place.js";
+import { job, list, manager, newDir, normalized, start as startIn } from "./runner-kit.js";
 
 let dir: string;
-const open: (() => Promise<unknown> | unknown)[] = [];
-
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "laboro-runner-"));
-});
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-  rmSync(dir, { recursive: true, force: true });
+  dir = newDir();
 });
 
-function start(port: number, options: Partial<RunnerOptions> = {}): Runner {
-  const runner = startRunner({
-    ...{ host: "vm", threads: 1, dir: join(dir, "spool"), manager: { host: "127.0.0.1", port } },
-    ...options,
-  });
-  open.push(() => {
-    runner.stop(true);
-    return runner.ended;
-  });
-  return runner;
-}
-
-async function manager(options: LiteralManagerOptions, port?: number): Promise<LiteralManager> {
-  const made = await LiteralManager.open(options, port);
-  open.push(() => made.close());
-  return made;
-}
-
-/** These jobs, and then the end. */
-function list(jobs: readonly LiteralJob[]): LiteralManagerOptions {
-  const left = [...jobs];
-  return { answer: () => left.shift() ?? "FINO" };
-}
-
-const job = (name: string, script: string, kind = ".sh"): LiteralJob => ({ name, kind, script });
+const start = (port: number, options: Partial<RunnerOptions> = {}): Runner =>
+  startIn(port, { dir: join(dir, "spool"), ...options });
 
 describe("a runner", () => {
   it("runs what it is given, one message a write, and says what the original would say", async () => {
@@ -69,13 +41,9 @@ describe("a runner", () => {
       "stderr: failure",
       "where: success",
     ]);
-    const texts = served.results.map(({ output }) =>
-      String(output)
-        .replaceAll(/\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \d{4}/g, "DATE")
-        .replaceAll(/'?\/\S*\/runexp_\w+\.sh'?/g, (path) => path.replace(/[^']+/, "FILE")),
-    );
+    const texts = served.results.map(({ output }) => normalized(String(output)));
     const head = (name: string, status: string, exit: number): string =>
-      `runexp summary: ${status}\n\nDATE -- [vm] Running ${name}\n> bash 'FILE'\nDATE -- Finished running\n` +
+      `runexp summary: ${status}\n\nDATE -- [HOST] Running ${name}\n> bash 'FILE'\nDATE -- Finished running\n` +
       `Program exited with status ${exit}\nProgram output follows\n\n`;
     expect(texts).toEqual([
       `${head("ok", "success", 0)}hi\nRES:done\n`,
@@ -108,33 +76,6 @@ describe("a runner", () => {
     expect(String(result?.output).endsWith(`${"x".repeat(3_000_000)}\nRES:done\n`)).toBe(true);
   });
 
-  it("gives .m jobs to MATLAB, or to Octave where there is none", async () => {
-    for (const program of ["octave", "matlab"]) {
-      const bin = join(dir, `bin-${program}`);
-      mkdirSync(bin);
-      // Stands for the program, which is not to be had here: notes its arguments, and runs nothing.
-      writeFileSync(join(bin, program), `#!/bin/sh\nfor word; do echo "[$word]"; done\necho oops >&2\necho RES:done\n`);
-      chmodSync(join(bin, program), 0o755);
-      const before = process.env.PATH;
-      process.env.PATH = `${bin}:${before}`;
-      try {
-        const served = await manager(list([job("m", "disp(1)", ".m")]));
-        await start(served.port).ended;
-        const [result] = served.results;
-        const text = String(result?.output);
-        expect(result?.status).toBe("success");
-        expect(text).toMatch(/^> bash \/\S+\/matlabproxy_\w+\.sh$/m);
-        expect(text).toContain("oops\n");
-        const [, folder, name] = /addpath\('([^']+)'\), (runexp_\w+), catch/.exec(text) ?? [];
-        expect([folder, name]).toEqual([join(dir, "spool", "jobs"), expect.stringMatching(/^runexp_[A-Za-z0-9]{10}$/)]);
-        const words = program === "octave" ? ["[--no-gui]", "[--quiet]", "[--eval]"] : ["[-nodisplay]", "[-r]"];
-        for (const word of words) expect(text).toContain(`${word}\n`);
-      } finally {
-        process.env.PATH = before;
-      }
-    }
-  });
-
   it("says that a job has failed whose kind it does not know", async () => {
     const served = await manager(list([job("x", "1", ".py")]));
     await start(served.port).ended;
@@ -143,20 +84,15 @@ describe("a runner", () => {
   });
 
   it("waits after an ATENDI with the thread that was told, and asks with the others", async () => {
-    const answers = [
-      job("short", "sleep 0.3; echo RES:done"),
-      "ATENDI",
-      "ATENDI",
-      job("next", "echo RES:done"),
-    ] as const;
+    const answers = [job("short", "sleep 0.3; echo RES:done"), "ATENDI", job("next", "echo RES:done")] as const;
     let asked = 0;
     const served = await manager({ answer: () => answers[asked++] ?? "FINO" });
-    const heard: string[] = [];
+    const heard: boolean[] = [];
     // The hold would last longer than the test.
-    const runner = start(served.port, { threads: 2, holdMs: 100_000, on: { noJob: (one) => void heard.push(one) } });
+    const runner = start(served.port, { threads: 2, holdMs: 100_000, on: { onHold: (held) => void heard.push(held) } });
     await runner.ended;
     expect(served.results.map(({ name }) => name).sort()).toEqual(["next", "short"]);
-    expect(heard).toEqual(["ATENDI", "ATENDI", "FINO"]);
+    expect(heard).toEqual([true, false]);
   });
 
   it("asks again when the hold is over", async () => {
@@ -192,10 +128,10 @@ describe("a runner", () => {
         if (answer !== undefined) socket.write(answer);
       });
       socket.on("error", () => {});
-      open.push(() => void socket.destroy());
+      atEnd(() => void socket.destroy());
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    open.push(() => new Promise<void>((resolve) => server.close(() => resolve())));
+    atEnd(() => new Promise<void>((resolve) => server.close(() => resolve())));
     const { port } = server.address() as AddressInfo;
     expect(await start(port, { threads: 1 }).ended).toMatchObject({ status: "finished" });
   });
@@ -239,33 +175,6 @@ describe("a runner", () => {
     expect(await runner.ended).toMatchObject({ status: "stopped" });
   });
 
-  it("keeps a result while the manager is away, and a later runner delivers it", async () => {
-    const go = join(dir, "go");
-    const script = `while [ ! -e ${go} ]; do sleep 0.02; done; echo RES:done`;
-    const first = await manager(list([job("kept", script)]));
-    const { port } = first;
-    const runner = start(port, { reconnectTimeoutMs: 300 });
-    await until("it runs", () => first.said.length >= 4, 30_000);
-    await first.close();
-    writeFileSync(go, "");
-    expect(await runner.ended).toMatchObject({ status: "unreachable", spooledResults: 1 });
-    const [file = ""] = readdirSync(join(dir, "spool", "results"));
-    expect(readFileSync(join(dir, "spool", "results", file), "latin1")).toMatch(/^\{"name":"kept","status":"success"/);
-    // Another study may be at this address by now: its manager would take the result for its own.
-    const other = await manager(list([job("kept", "echo other; echo RES:done")]), port);
-    expect(await start(port).ended).toMatchObject({ status: "finished" });
-    expect(String(other.results[0]?.output)).toMatch(/\n\nother\nRES:done\n$/);
-    await other.close();
-    const again = await manager(list([job("kept", script)]), port);
-    rmSync(go);
-    const names: string[] = [];
-    const on = { running: (name: string) => void names.push(name) };
-    expect(await start(port, { on }).ended).toMatchObject({ status: "finished", spooledResults: 0 });
-    expect(names).toEqual([]);
-    expect(again.results).toMatchObject([{ name: "kept", status: "success" }]);
-    expect(readdirSync(join(dir, "spool", "results"))).toEqual([]);
-  });
-
   it("stopped with nothing to do, ends, although the manager has no answer for it", async () => {
     const { port } = await openPlace();
     let joined = false;
@@ -297,32 +206,26 @@ describe("a runner", () => {
     expect(readFileSync(join(dir, "runs"), "utf8")).toBe("x\n");
   });
 
-  it("puts aside a result that the manager will not have", async () => {
-    const jobs = [job("a", "echo no; echo RES:done"), job("b", "echo yes; echo RES:done")];
-    const served = await manager({ ...list(jobs), refuse: "a" });
-    const runner = start(served.port, { threads: 1 });
-    expect(await runner.ended).toMatchObject({ status: "finished", spooledResults: 0 });
-    const aside = readdirSync(join(dir, "spool", "refused"));
-    expect(aside).toHaveLength(1);
-    expect(readFileSync(join(dir, "spool", "refused", aside[0] ?? ""), "utf8")).toMatch(/\n\nno\nRES:done\n$/);
-    expect(served.connections).toBe(4);
-    expect(served.results.map(({ name }) => name)).toEqual(["b"]);
-  });
-
-  it("does not trip over what an earlier process has left half done", async () => {
-    mkdirSync(join(dir, "spool", "results"), { recursive: true });
-    for (const [at, text] of [
-      '{"name":"half","status":"success","script":"x","size":9}\nok',
-      "",
-      "{}\n",
-      "x",
-    ].entries()) {
-      writeFileSync(join(dir, "spool", "results", `${at}.result`), text);
-    }
-    const served = await manager(list([job("half", "echo RES:done")]));
-    expect(await start(served.port).ended).toMatchObject({ status: "finished" });
-    expect(served.results).toMatchObject([{ name: "half", status: "success" }]);
-    expect(readdirSync(join(dir, "spool", "results"))).toEqual([]);
+  it("gives up a manager that lets it in and then breaks the protocol, each time", async () => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections++;
+      const answers = ["VERSIO 1.3", "ALIGI __defaulte__", undefined, "LABOR nonsense"];
+      socket.on("data", () => {
+        const answer = answers.shift();
+        if (answer !== undefined) socket.write(answer);
+      });
+      socket.on("error", () => {});
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    atEnd(() => new Promise<void>((resolve) => server.close(() => resolve())));
+    const { port } = server.address() as AddressInfo;
+    const end = await start(port, { threads: 1, reconnectTimeoutMs: 1_000 }).ended;
+    expect(end).toMatchObject({ status: "unreachable" });
+    expect(end.reason).toContain("the manager sent");
+    // With longer and longer pauses.
+    expect(connections).toBeGreaterThan(1);
+    expect(connections).toBeLessThan(8);
   });
 
   it("stopped by force, leaves its tasks to others, and no process", async () => {

@@ -5,7 +5,7 @@ import { answerOne, atEnd, openScale0, startedWorker } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
 
 const open = (options: Scale0ClientOptions) => {
-  const client = openScale0Client({ connectTimeoutMs: 15_000, ...options });
+  const client = openScale0Client({ connectTimeoutMs: 15_000, marginMs: 300, ...options });
   atEnd(() => client.close());
   return client;
 };
@@ -77,11 +77,36 @@ describe("a Scale0 client", () => {
     expect(client.broker).toBe(west.url);
   });
 
+  it("pauses where two brokers send it to each other", async () => {
+    const east = await LiteralBroker.open();
+    const west = await LiteralBroker.open();
+    const times: number[] = [];
+    const refuse = async (broker: LiteralBroker, other: string): Promise<void> => {
+      for (;;) {
+        const [, { message_id }] = await broker.hear();
+        times.push(performance.now());
+        await broker.say("DISCONNECTERROR", { code: 301, message: "moved", message_id });
+        await broker.say("CHANGEBROKER", { brokers: [freshEntry("other", other)] });
+      }
+    };
+    const over = Promise.allSettled([refuse(east, west.url), refuse(west, east.url)]);
+    const client = open({ broker: east.url, retryMs: 50 });
+    const asked = client.request("echo", "x", { timeoutMs: 100 });
+    await expect(asked).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
+    // At 0, 0, 50, 150 and 350 ms.
+    expect(times.length).toBeGreaterThan(1);
+    expect(times.length).toBeLessThan(6);
+    await client.close();
+    east.close();
+    west.close();
+    await over;
+  });
+
   it("whose broker is down asks the others with NEEDBROKER, and says so where none answers", async () => {
     const dead = `tcp://127.0.0.1:${await freePort()}`;
     const east = await LiteralBroker.open();
     const west = await LiteralBroker.open();
-    const client = open({ broker: dead, others: [east.url], connectTimeoutMs: 3_000 });
+    const client = open({ broker: dead, others: [east.url], connectTimeoutMs: 300 });
     const asked = client.request("echo", "x");
     expect((await east.hear())[0]).toBe("NEEDBROKER");
     await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url)] });

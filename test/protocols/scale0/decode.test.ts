@@ -18,7 +18,7 @@ describe("laboro decode scale0", () => {
       { name: "WORKREQUEST", fields: { peer: "0x0001020304", ...fields } },
     ]);
     expect(decode("WORKREPLY", '{"work_request_indentifier":"a"}')).toEqual([
-      { name: "WORKREPLY", fields: { work_request_identifier: "a" } },
+      { name: "WORKREPLY", fields: { work_request_indentifier: "a" } },
     ]);
   });
 

@@ -30,6 +30,17 @@ export class LiteralBroker {
     return [String(command), JSON.parse(String(parameters)) as Record<string, unknown>, ...body.map(String)];
   }
 
+  /** The parameters as they were written. */
+  async hearText(): Promise<string> {
+    const [peer, , parameters] = await this.#socket.receive();
+    this.#peer = Buffer.from(peer ?? "");
+    return String(parameters);
+  }
+
+  async sayText(command: string, parameters: string): Promise<void> {
+    await this.#socket.send([this.#peer, command, parameters]);
+  }
+
   /** Passes over heartbeats and the like. */
   async hearOf(command: string): Promise<Said> {
     for (;;) {

@@ -11,7 +11,7 @@ const text = (frames: readonly Buffer[]): string[] => frames.map((frame) => fram
 /** The bytes of a peer's side of the handshake. */
 const hello = (socketType: string, identity: string): Buffer =>
   Buffer.concat([
-    encodeGreeting("NULL", false),
+    encodeGreeting(),
     encodeCommand(
       makeCommand(
         "READY",
@@ -110,7 +110,11 @@ describe("a ROUTER of ours", () => {
     expect(text(await peer.receive())).toEqual(["echo"]);
     expect(messages.length).toBe(1);
     expect(complaints).toEqual([
-      { address: "127.0.0.1", code: "LABORO_BAD_MESSAGE", why: expect.stringContaining("10000 frames") },
+      {
+        address: "127.0.0.1",
+        code: "LABORO_BAD_MESSAGE",
+        why: expect.stringContaining("more than 50 frames was dropped"),
+      },
     ]);
   });
 
@@ -176,9 +180,9 @@ describe("a ROUTER of ours", () => {
     ["HTTP", Buffer.from("GET / HTTP/1.1\r\nHost: here\r\n\r\n")],
     ["zeros", Buffer.alloc(100)],
     ["an older ZMTP", Buffer.from("ff00000000000000017f0105", "hex")],
-    ["a mechanism that is not spoken", encodeMechanism("GSSAPI")],
-    ["a message instead of READY", Buffer.concat([encodeGreeting("NULL", false), encodeMessage([Buffer.from("hi")])])],
-    ["an unknown command", Buffer.concat([encodeGreeting("NULL", false), encodeCommand(makeCommand("HULLO"))])],
+    ["a mechanism that is not spoken", encodeMechanism("PLAIN")],
+    ["a message instead of READY", Buffer.concat([encodeGreeting(), encodeMessage([Buffer.from("hi")])])],
+    ["an unknown command", Buffer.concat([encodeGreeting(), encodeCommand(makeCommand("HULLO"))])],
     ["a PUB", hello("PUB", "x")],
     ["a socket type that is none", hello("", "x")],
     ["an identity of 256 bytes", hello("DEALER", "i".repeat(256))],
@@ -210,17 +214,6 @@ describe("a ROUTER of ours", () => {
     expect(complaints[0]?.code).toBe("LABORO_TOO_MANY_PEERS");
   });
 
-  it("lets in with PLAIN who has the name and the password", async () => {
-    const { router, joined, complaints } = await heardRouter({ plain: { username: "u", password: "p" } });
-    const good = dealer(router.url, { plainUsername: "u", plainPassword: "p", routingId: "good" });
-    await good.send("echo");
-    expect(text(await good.receive())).toEqual(["echo"]);
-    dealer(router.url, { plainUsername: "u", plainPassword: "wrong", routingId: "bad", reconnectInterval: 10_000 });
-    await until("the other is refused", () => complaints.length > 0);
-    expect(complaints[0]?.code).toBe("LABORO_BAD_TOKEN");
-    expect(joined).toEqual(["good"]);
-  });
-
   it("says where it cannot listen", async () => {
     const { router } = await heardRouter();
     await expect(heardRouter({ port: router.port })).rejects.toThrow(/something else listens there/);
@@ -240,7 +233,7 @@ describe("a ROUTER of ours", () => {
 });
 
 function encodeMechanism(name: string): Buffer {
-  const bytes = encodeGreeting("NULL", false);
+  const bytes = encodeGreeting();
   bytes.fill(0, 12, 32);
   bytes.write(name, 12);
   return bytes;

@@ -4,7 +4,7 @@ import { ThreadCalls } from "../../../src/store/sqlite/thread-calls.js";
 
 const thread = (body: string): URL => new URL(`data:text/javascript,${encodeURIComponent(body)}`);
 const IMPORT = 'import { parentPort } from "node:worker_threads";';
-const data = { relaxed: false, dir: "/nowhere" };
+const data = { dir: "/nowhere" };
 
 it.each([
   ["throws", `${IMPORT} parentPort.on("message", () => { throw new Error("out of luck"); });`, /out of luck/],

@@ -19,7 +19,7 @@ import {
   toLatin1,
 } from "../../../protocols/runexp/experiments/folder.js";
 import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
-import { ResFile, type ResFileOptions, TempFilePool } from "../../../protocols/runexp/experiments/result-file.js";
+import { ResFile, type ResFileOptions } from "../../../protocols/runexp/experiments/result-file.js";
 import { DEFAULT_GROUP, type Status } from "../../../protocols/runexp/messages.js";
 import { resStatusOf, toWaitStatus, writeResHeader } from "../../../protocols/runexp/res-text.js";
 import { longDate } from "../../../protocols/runexp/runner/dates.js";
@@ -46,13 +46,11 @@ export function runAtBroker(run: BrokerRun, choice: BrokerChoice): Promise<numbe
   const dataDir = join(run.outputs, LOCAL_DATA);
   const folder = join(dataDir, TEMP_DIR);
   mkdirSync(folder, { recursive: true });
-  const tempFiles = new TempFilePool(toLatin1(folder));
   return withBroker(choice, async (client) => {
     try {
-      return await new BrokerExperiments(client, run, tempFiles).run();
+      return await new BrokerExperiments(client, run, toLatin1(folder)).run();
     } finally {
       run.aftermath.save();
-      tempFiles.close();
       rmSync(folder, { recursive: true, force: true });
       if (readdirSync(dataDir).length === 0) rmdirSync(dataDir);
     }
@@ -67,10 +65,10 @@ class BrokerExperiments {
   #failed = 0;
   #lost = 0;
 
-  constructor(client: Client, run: BrokerRun, tempFiles: TempFilePool) {
+  constructor(client: Client, run: BrokerRun, drafts: string) {
     this.#client = client;
     this.#run = run;
-    this.#target = { outputs: toLatin1(run.outputs), tempFiles };
+    this.#target = { outputs: toLatin1(run.outputs), drafts };
     this.#done = run.all.length - run.remaining.length;
   }
 
@@ -139,7 +137,8 @@ class BrokerExperiments {
     const file = new ResFile(name, this.#target);
     file.write(Buffer.from(header, "latin1"));
     file.write(output);
-    await file.finish();
+    await file.sync();
+    file.publish();
     aftermath.set(name, status === "success");
     if (status === "failure") this.#failed++;
     screen.assigned(result.worker, displayPath(name), ++this.#done, all.length);

@@ -9,7 +9,6 @@
 import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { asLaboroError } from "../../../base/errors.js";
 import { LOCAL_DATA, localDataForOutputs, lockDirectory } from "../../../base/files/local-data.js";
 import { type Log, SILENT } from "../../../base/log.js";
 import { PeerErrors } from "../../../base/peer-errors.js";
@@ -23,8 +22,6 @@ import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.
 import { ExperimentJobs } from "../../../protocols/runexp/experiments/experiment-jobs.js";
 import { displayPath, type FoundExperiment, toLatin1 } from "../../../protocols/runexp/experiments/folder.js";
 import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
-import { TempFilePool } from "../../../protocols/runexp/experiments/result-file.js";
-import { ResultLog } from "../../../protocols/runexp/experiments/result-log.js";
 import { DEFAULT_GROUP } from "../../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../../protocols/runexp/runner/index.js";
 import { startBroker } from "../../../server.js";
@@ -59,11 +56,11 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const dataDir = localDataForOutputs(outputs);
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : warningsOnly();
-  const tempFolder = join(outputs, LOCAL_DATA, "drafts");
+  // On the file system of the results.
+  const drafts = join(outputs, LOCAL_DATA, "drafts");
   const lock = lockDirectory(outputs, dataDir);
   const broker = await startBroker({
-    // The results are in their files or in the log; the broker's own record of them may be lost.
-    ...{ dir: dataDir, port: 0, log, relaxed: true },
+    ...{ dir: dataDir, port: 0, log },
     settings: { standing: run.ban, graceMs: GRACE_MS },
     onFailed: () => process.exit(EXIT.failed),
   }).catch((cause: unknown) => {
@@ -72,20 +69,12 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   });
   const pool = group === DEFAULT_GROUP ? DEFAULT_POOL : group;
   let done = false;
-  let written = true;
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
-    // On the file system of the results.
-    const tempFiles = openTempFiles(tempFolder, remaining.length);
-    open.unshift(() => tempFiles.close());
-    const results = await ResultLog.open(dataDir, outputs);
-    // Closed when nothing writes to it any more. If that fails, the log stays for the next start.
-    const onLogFailure = (cause: unknown): void => {
-      written = false;
-      printNotice(asLaboroError(cause).message);
-    };
-    open.unshift(() => results.close().catch(onLogFailure));
-    const target = { runs: toLatin1(runs), outputs: toLatin1(outputs), tempFiles, log: results };
+    // What an earlier run left there are no whole results.
+    rmSync(drafts, { recursive: true, force: true });
+    mkdirSync(drafts, { recursive: true });
+    const target = { runs: toLatin1(runs), outputs: toLatin1(outputs), drafts: toLatin1(drafts) };
     const batch = new ExperimentJobs(broker.core, target, aftermath, screen, run.all, remaining);
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
     open.push(() => client.close());
@@ -97,11 +86,8 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
     }
     if (run.localThreads > 0) {
-      const local = localRunner(run, listener, dataDir);
-      open.push(async () => {
-        local.stop(true);
-        await local.ended;
-      });
+      const local = keepLocalRunner(() => localRunner(run, listener, dataDir), batch);
+      open.push(() => local.stop());
     }
     done = await waitUntilEnded(batch, broker, interrupt, screen);
     drainRunners(broker);
@@ -114,10 +100,10 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
-    if (done && written) for (const folder of [dataDir, tempFolder]) rmSync(folder, { recursive: true, force: true });
+    if (done) for (const folder of [dataDir, drafts]) rmSync(folder, { recursive: true, force: true });
     // After the removal: another run may use the folder as soon as the lock is released.
     lock?.release();
-    if (done && written) removeEmpty(join(outputs, LOCAL_DATA));
+    if (done) removeEmpty(join(outputs, LOCAL_DATA));
   }
 }
 
@@ -127,13 +113,6 @@ function removeEmpty(folder: string): void {
   } catch {
     // It is gone already, or another run uses it.
   }
-}
-
-/** Removes the temporary files of an earlier run: they are not complete results. */
-function openTempFiles(folder: string, wanted: number): TempFilePool {
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder, { recursive: true });
-  return new TempFilePool(toLatin1(folder), wanted);
 }
 
 /** Without -v only warnings and errors are printed. */
@@ -162,6 +141,22 @@ function localRunner({ localThreads, group }: ExperimentsRun, listener: Listener
     ...{ host, group, threads: localThreads, dir: join(dataDir, "runner"), manager: { host: "127.0.0.1", port } },
     on: { stderr: openOutput(process.stderr) },
   });
+}
+
+/** A runner that had to go while others still ran something comes back: it takes what a lost runner had. */
+function keepLocalRunner(start: () => Runner, batch: ExperimentJobs): { stop(): Promise<void> } {
+  let current = start();
+  let stopped = false;
+  const ended = (async () => {
+    while ((await current.ended).status === "finished" && !stopped && !batch.allEnded) current = start();
+  })();
+  return {
+    stop: () => {
+      stopped = true;
+      current.stop(true);
+      return ended;
+    },
+  };
 }
 
 /** True when all experiments have ended, false after an interrupt. */
@@ -193,6 +188,8 @@ async function waitUntilEnded(
     broker.core.events.onAdded(({ kind }) => {
       if (kind === "worker-joined" && interrupt.once.aborted) drainRunners(broker);
       if (kind === "tasks-ended" || kind === "job-ended" || kind === "worker-left") check();
+      if (kind === "worker-left" && batch.someWait && !interrupt.once.aborted && !runnersConnected(broker))
+        printNotice("experiments wait, and no runner is left: they go on when one joins");
     });
     check();
   });
@@ -208,11 +205,13 @@ function drainRunners({ core }: RunningBroker): void {
   }
 }
 
+const runnersConnected = ({ core }: RunningBroker): boolean =>
+  core.workers("runexp").some(({ connected }) => connected);
+
 /** Runners get FINO when they ask. One that has disconnected is not waited for. */
 async function waitForRunnersToLeave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
   const deadline = Date.now() + LEAVE_MS;
-  const runnersConnected = (): boolean => broker.core.workers("runexp").some(({ connected }) => connected);
-  while (runnersConnected() && Date.now() < deadline && !interrupt.twice.aborted) {
+  while (runnersConnected(broker) && Date.now() < deadline && !interrupt.twice.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -22,12 +22,16 @@ export interface ConsoleOptions {
 }
 
 const MAX_COUNT = 10_000_000;
+const PROMPT = "> ";
+const ERASE_LINE = "\r\x1b[K";
 
 /** Output up to a level: 0 errors only, 1 events, 5 summaries, 10 every message. */
 export class ConsoleOutput {
   readonly #name: string;
   readonly #level: number;
   #failures = 0;
+  /** The prompt is the last thing that was written: the console waits for a command. */
+  #prompting = false;
 
   constructor(name: string, level: number) {
     this.#name = name;
@@ -36,18 +40,39 @@ export class ConsoleOutput {
 
   log(level: number, ...lines: readonly string[]): void {
     if (level > this.#level) return;
-    printLines(...lines.map((line) => `${this.#name}: ${line}`));
+    this.#besidePrompt(() => printLines(...lines.map((line) => `${this.#name}: ${line}`)));
   }
 
   /** The result of a command, at any level. */
   print(...lines: readonly string[]): void {
-    printLines(...lines);
+    this.#besidePrompt(() => printLines(...lines));
   }
 
   fail(cause: unknown): void {
     this.#failures++;
     const { code, message } = asLaboroError(cause);
-    process.stderr.write(`${this.#name}: ERROR: ${escapeLines(message)} (${code})\n`);
+    this.#besidePrompt(() => process.stderr.write(`${this.#name}: ERROR: ${escapeLines(message)} (${code})\n`));
+  }
+
+  prompt(): void {
+    this.#prompting = true;
+    process.stdout.write(PROMPT);
+  }
+
+  /** A command has come, or the end of the input. */
+  promptAnswered(): void {
+    this.#prompting = false;
+  }
+
+  /** What is written while the console waits for a command goes above the prompt. */
+  #besidePrompt(write: () => void): void {
+    if (!this.#prompting) {
+      write();
+      return;
+    }
+    process.stdout.write(process.stdout.isTTY ? ERASE_LINE : "\n");
+    write();
+    process.stdout.write(PROMPT);
   }
 
   /** How often something failed. */
@@ -63,14 +88,17 @@ export async function runConsole({ commands, output, script }: ConsoleOptions): 
   onStopSignal(() => input.destroy());
   const words = wordsOf(input, output);
   const next = async (): Promise<string | undefined> => (await words.next()).value ?? undefined;
-  const prompt = (): void => void process.stdout.write("> ");
-  prompt();
-  let word = await next();
-  for (; word !== undefined && word !== "quit"; word = await next()) {
+  const nextCommand = async (): Promise<string | undefined> => {
+    output.prompt();
+    const word = await next();
+    output.promptAnswered();
+    return word;
+  };
+  let word = await nextCommand();
+  for (; word !== undefined && word !== "quit"; word = await nextCommand()) {
     // Echo the commands of a script.
     if (script !== undefined) process.stdout.write(`${word}\n`);
     await runCommand(commands, word, next, output);
-    prompt();
   }
   if (word === undefined) process.stdout.write("\n");
   if (script === undefined) process.stdin.destroy();

@@ -10,7 +10,7 @@ import { checkListeners } from "../../../broker/listeners/listener-requests.js";
 import { openRoundRobinListener } from "../../../protocols/round-robin/broker/listener.js";
 import type { WorkerRow } from "../../../protocols/round-robin/broker/worker-table.js";
 import { messageName } from "../../../protocols/round-robin/describe.js";
-import type { Message } from "../../../protocols/round-robin/frames.js";
+import { INCREMENT, isArgument, type Message } from "../../../protocols/round-robin/frames.js";
 import { parseTcpUrl } from "../../../protocols/zeromq/index.js";
 import { startBroker } from "../../../server.js";
 import { table } from "../../lib/terminal/table.js";
@@ -45,8 +45,10 @@ export async function runServerConsole(options: ServerConsoleOptions): Promise<n
         connections: new TracedConnections(),
         settings,
       };
-      const trace = (message: Message, from: string): void =>
-        output.log(levelOf(message), `${messageName(message)} from ${from}`);
+      const trace = (message: Message, from: string, to?: string): void => {
+        const passed = to === undefined ? "" : `, passed ${message.command === "RESPONSE" ? "back" : "on"} to ${to}`;
+        output.log(levelOf(message), `${messageName(message)} from ${from}${passed}`);
+      };
       const listener = await openRoundRobinListener(context, { host, ports: [port] }, { trace });
       const commands = {
         workers: { run: () => output.print(...workersText(listener.server.workers())) },
@@ -82,10 +84,10 @@ function workersText(rows: readonly WorkerRow[]): readonly string[] {
   return [...table(columns, cells, detectTerminal()), rows.length === 1 ? "1 worker" : `${rows.length} workers`];
 }
 
-/** Heartbeats and what frees slots are of interest later than requests. */
+/** Heartbeats and what frees slots are of interest later than requests and their way back. */
 function levelOf({ command, args: [what] }: Message): number {
   if (command === "PING" || command === "PONG") return 10;
-  return command === "RESPONSE" || what?.[0] === 0x07 ? 5 : 1;
+  return command !== "RESPONSE" && isArgument(what, INCREMENT) ? 5 : 1;
 }
 
 function logTo(output: ConsoleOutput): Log {

@@ -7,7 +7,6 @@ import { now } from "../../../base/clock.js";
 import { badInput } from "../../../base/errors.js";
 import { openPrivateDirectory } from "../../../base/files/private-directory.js";
 import { dataDirectory } from "../../../client/find-broker.js";
-import { CONFIG_TYPES, configTypeOf } from "../../../protocols/scale0/config-formats.js";
 import { joined } from "../../../protocols/scale0/frames.js";
 import { type Scale0Handler, startScale0Worker } from "../../../protocols/scale0/worker/worker.js";
 import {
@@ -31,7 +30,6 @@ interface Options {
   readonly name?: string;
   readonly data?: string;
   readonly dir?: string;
-  readonly configType: string;
   readonly heartbeat?: number;
   readonly configCache?: string;
   readonly keepTrying?: boolean;
@@ -59,11 +57,6 @@ export function worker(): Command {
     .option("--name <name>", "its identity (default: this host and the process number)")
     .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
     .option("--dir <dir>", "for the bodies of requests under way (default: scale0/NAME in the data directory)")
-    .addOption(
-      new Option("--config-type <type>", "the format in which it asks for its config")
-        .choices(CONFIG_TYPES.map((type) => type.toLowerCase()))
-        .default("json"),
-    )
     .option("--heartbeat <duration>", "longer than the config says", parseDuration)
     .option("--config-cache <file>", "keep the last config there, and find another broker of the group by it")
     .option("--keep-trying", "go on where no broker answers at the start")
@@ -108,13 +101,12 @@ async function run(options: Options): Promise<void> {
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
   };
   try {
-    const started = await startScale0Worker({
+    const started = startScale0Worker({
       ...(broker === undefined ? {} : { broker }),
       defaultBroker: DEFAULT_BROKER,
       identity,
       services: handlersOf(offered),
       slots,
-      configType: configTypeOf(options.configType) ?? "JSON",
       keepTrying,
       connectTimeoutMs,
       ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),

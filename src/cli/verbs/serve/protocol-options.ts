@@ -32,7 +32,7 @@ export function addProtocolOptions(command: Command): Command {
       [],
     )
     .option("--insecure", "let other machines use protocols without authentication")
-    .option("--curve", "round-robin, scale0: accept only peers with a key, see laboro keys")
+    .option("--curve", "round-robin, scale0: accept only peers with a key, see laboro keys; needs the package zeromq")
     .option(
       "--identity <url>",
       "round-robin: what peers connect to, where that is not the address; may be repeated",

@@ -29,6 +29,7 @@ import {
   readNumber,
 } from "../frames.js";
 import type { HeartbeatLimits } from "./heartbeat-monitor.js";
+import { replyKey } from "./outstanding-messages.js";
 import type { RegisteredWorkers } from "./registered-workers.js";
 import { CommandServices } from "./services.js";
 import { type WorkerRow, WorkerTable } from "./worker-table.js";
@@ -52,6 +53,9 @@ const MAX_QUEUED_BYTES = 64 * 1024 * 1024;
 const MAX_QUEUED_BYTES_IN_ALL = 256 * 1024 * 1024;
 /** Peers that were here and are remembered. */
 const MAX_GREETED = 100_000;
+/** Refused requests whose worker may still answer, and the bytes of one. */
+const MAX_REFUSED = 10_000;
+const MAX_REFUSED_BYTES = 1_024;
 
 interface PeerConnection {
   readonly peer: Peer;
@@ -66,8 +70,8 @@ interface PeerConnection {
 }
 
 export interface RoundRobinServerOptions {
-  /** Called with each message, for a console. */
-  readonly trace?: (message: Message, from: string) => void;
+  /** Called with each message, for a console; `to` is the address that it was passed on to. */
+  readonly trace?: (message: Message, from: string, to?: string) => void;
   /** Between the answer to REGISTER and the first message for that worker. */
   readonly joinDelayMs?: number;
   /** When a worker whose heartbeats stop is given up. */
@@ -85,6 +89,8 @@ export class RoundRobinServer {
   /** A peer that connects again by itself does no handshake again: it waits for its answers. */
   readonly #greeted = new Set<string>();
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
+  /** By the way to the asker and the id: a RESPONSE that comes after the refusal would be a second one. */
+  readonly #refused = new Set<string>();
   #pendingBytes = 0;
   #queuedBytes = 0;
 
@@ -173,11 +179,14 @@ export class RoundRobinServer {
       this.#reportPeerError(peer, `a message was dropped: ${message}`);
       return;
     }
-    this.#options.trace?.(message, printable(peer.identity, 255));
     clearTimeout(present.silenceTimer);
     this.#actThenFlush(present, () => {
-      if (message.to.length > 0) this.#forward(peer, message, frames);
-      else this.#handle(peer, message);
+      if (message.to.length > 0) {
+        this.#forward(peer, message, frames);
+      } else {
+        this.#options.trace?.(message, printable(peer.identity, 255));
+        this.#handle(peer, message);
+      }
       this.#table.restore(peer);
     });
   }
@@ -259,6 +268,8 @@ export class RoundRobinServer {
     }
     const message = copyOf(given);
     const [what = EMPTY, ...rest] = message.args;
+    const key = replyKey([peer.identity, ...[...message.returnPath].reverse()], id);
+    this.#refused.delete(key);
     this.#pendingBytes += size;
     if (present !== undefined) present.pendingBytes += size;
     const { core, peerErrors, settings } = this.#context;
@@ -278,6 +289,7 @@ export class RoundRobinServer {
         if (attachment instanceof ForwardedReply) {
           this.#send(peer.key, attachment.frames);
         } else if (command === "TRACKEXEC") {
+          if (error !== undefined) this.#refuse(key);
           this.#replyAs(peer, message, "RESPONSE", [this.#ownAddress], replyArguments(what, body, error !== undefined));
         } else if (error !== undefined) {
           peerErrors.report(
@@ -291,19 +303,35 @@ export class RoundRobinServer {
     );
   }
 
+  #refuse(key: string): void {
+    if (key.length <= MAX_REFUSED_BYTES) this.#refused.add(key);
+    const [oldest] = this.#refused;
+    if (this.#refused.size > MAX_REFUSED && oldest !== undefined) this.#refused.delete(oldest);
+  }
+
   // Messages for others
 
   #forward(peer: Peer, message: Message, [address = EMPTY, ...rest]: readonly Buffer[]): void {
     const { command, to, args } = message;
     const forward = (): Buffer[] => [...rest, peer.identity];
-    if (command === "RESPONSE" && this.#table.responded(peer, message, forward)) return;
+    const trace = (): void => this.#options.trace?.(message, printable(peer.identity, 255), printable(address, 255));
+    if (command === "RESPONSE") {
+      if (this.#table.responded(peer, message, forward)) {
+        trace();
+        return;
+      }
+      if (this.#refused.delete(replyKey(to, message.id))) return;
+    }
     if (address.equals(this.#ownAddress)) {
       // Workers of other protocols are all behind this address: their heartbeats are the server's.
       if (command === "PING") this.#replyAs(peer, message, "PONG", [address]);
       else if (command === "TRACKEXEC") this.#replyAs(peer, message, "RESPONSE", [address], [failureReply(args[0])]);
       return;
     }
-    if (this.#send(address.toString("latin1"), forward())) return;
+    if (this.#send(address.toString("latin1"), forward())) {
+      trace();
+      return;
+    }
     const why = `${messageName(message)} for ${printable(address)}: nobody is there`;
     this.#context.peerErrors.report(PROTOCOL, peer.address, "LABORO_NO_SUCH_WORKER", why);
     // A request to one that is gone is lost, and that is said; the rest was for nobody.

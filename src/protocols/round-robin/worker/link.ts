@@ -114,11 +114,20 @@ export class RoundRobinLink {
 
   /** TRACKEXEC: resolves with its RESPONSE, rejects where that says failure or does not come in time. */
   track(parts: Omit<MessageInit, "command">, timeoutMs: number): Promise<Message> {
+    return this.#ask({ ...parts, command: "TRACKEXEC" }, timeoutMs);
+  }
+
+  /** PING: resolves with the server's PONG. */
+  ping(timeoutMs: number): Promise<Message> {
+    return this.#ask({ command: "PING", id: id8(this.nextId()) }, timeoutMs);
+  }
+
+  #ask(parts: MessageInit, timeoutMs: number): Promise<Message> {
     return new Promise((resolve, reject) => {
       const key = Buffer.from(parts.id).toString("hex");
       const timer = setTimeout(() => this.#expire(key), timeoutMs);
       this.#pending.set(key, { resolve, reject, timer, timeoutMs });
-      if (!this.send({ ...parts, command: "TRACKEXEC" })) this.#fail(key, gone("the server is not there"));
+      if (!this.send(parts)) this.#fail(key, gone("the server is not there"));
     });
   }
 
@@ -160,10 +169,16 @@ export class RoundRobinLink {
     else this.#listener.request?.(message);
   }
 
-  #ponged({ returnPath }: Message): void {
-    const [worker] = returnPath;
-    if (worker !== undefined) this.#alive(worker.toString("latin1"));
-    if (this.#state !== "greeting" || worker !== undefined) return;
+  #ponged(message: Message): void {
+    const [worker] = message.returnPath;
+    if (worker !== undefined) {
+      this.#alive(worker.toString("latin1"));
+      return;
+    }
+    if (this.#state !== "greeting") {
+      this.#responded(message);
+      return;
+    }
     this.#state = "ready";
     clearInterval(this.#pingTimer);
     const { heartbeatMs = HEARTBEAT_MS } = this.#options;

@@ -1,10 +1,12 @@
 /**
  * A worker of a round-robin server: laboro's or an original.
  *
- *   idle         connected or not, nobody sends it anything
+ *   idle         not registered yet, connected or not: nobody sends it anything
  *   registered   REGISTER was answered; it is sent again whenever the server comes back
+ *   leaving      DEREGISTER was sent: what the server has given to this worker is still answered
  *   closed       for good
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { LaboroError } from "../../../base/errors.js";
 import { failureReply, isFailureReply } from "../calls.js";
 import {
@@ -40,6 +42,8 @@ export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
   /** An answer that takes longer is announced with TRACKADDRESS. */
   readonly trackMs?: number;
   readonly timeoutMs?: number;
+  /** The longest that the end waits for answers of its own commands. */
+  readonly drainMs?: number;
   /** Called with each message. */
   readonly onMessage?: (message: Message) => void;
   readonly onDisconnected?: (why: string) => void;
@@ -50,6 +54,12 @@ export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
 const SLOTS = 10;
 const TIMEOUT_MS = 5_000;
 const TRACK_MS = 2_000;
+const DRAIN_MS = 30_000;
+const PONG_MS = 1_000;
+/** The end waits for so long a silence: an original server may answer PING before it has passed on a message in another thread… */
+const QUIET_MS = 100;
+/** …and the reader of a stream needs time to ask for the next packet. */
+const STREAM_QUIET_MS = 1_000;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 
 export class RoundRobinWorker {
@@ -58,7 +68,9 @@ export class RoundRobinWorker {
   readonly #handlers = new Map<string, CommandHandler>();
   readonly #counts = { messages: 0, answered: 0, failed: 0 };
   #link: RoundRobinLink | undefined;
-  #state: "idle" | "registered" | "closed" = "idle";
+  #state: "idle" | "registered" | "leaving" | "closed" = "idle";
+  #inProgress = 0;
+  #closing: Promise<void> | undefined;
 
   private constructor(options: RoundRobinWorkerOptions) {
     this.#options = options;
@@ -103,15 +115,35 @@ export class RoundRobinWorker {
 
   /** Fire and forget, as the text has it. */
   async deregister(): Promise<void> {
-    if (this.#state === "registered") this.#state = "idle";
+    if (this.#state === "registered") this.#state = "leaving";
     const sent = this.#open().send({ command: "EXEC", id: Buffer.from("WORKER"), args: [DEREGISTER] });
     if (!sent) throw new LaboroError("LABORO_BROKER_GONE", "the server is not there");
   }
 
-  async close(): Promise<void> {
+  /** Deregisters, answers what it has, and then ends its connection. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     if (this.#state === "registered") await this.deregister().catch(() => {});
+    if (this.#state === "leaving") await this.#drain();
     this.#state = "closed";
     await this.#link?.close();
+  }
+
+  async #drain(): Promise<void> {
+    const { drainMs = DRAIN_MS } = this.#options;
+    const end = performance.now() + drainMs;
+    const link = this.#open();
+    // What the server sent before it read DEREGISTER comes before this PONG.
+    await link.ping(Math.min(PONG_MS, drainMs)).catch(() => {});
+    for (let seen = -1; link.ready && performance.now() < end; ) {
+      if (this.#inProgress === 0 && this.#counts.messages === seen) return;
+      seen = this.#counts.messages;
+      await sleep(this.#sources.size > 0 ? STREAM_QUIET_MS : QUIET_MS);
+    }
   }
 
   #open(): RoundRobinLink {
@@ -143,7 +175,9 @@ export class RoundRobinWorker {
     this.#counts.messages++;
     const handler = this.#handlers.get(what?.toString("latin1") ?? "");
     let announced: NodeJS.Timeout | undefined;
+    this.#inProgress++;
     const answer = (frames: readonly Uint8Array[]): void => {
+      this.#inProgress--;
       clearTimeout(announced);
       if (isFailureReply(frames[0])) this.#counts.failed++;
       else this.#counts.answered++;

@@ -14,8 +14,6 @@ export interface Experiment {
 
 /** Where the text of one result goes. Nothing of it is to be seen before its end. */
 export interface ResultFile {
-  /** Called before the first write, while there is time. */
-  prepare(): void;
   /** Throws where it cannot be written. */
   write(bytes: Buffer): void;
   /** Resolves when all of it is on disk, still out of sight. */
@@ -34,9 +32,14 @@ export interface Experiments {
   openResult(name: string): ResultFile;
   assigned(host: string, name: string): void;
   ended(host: string, name: string, status: Status): void;
-  /** Nothing is left for this worker, now or later: all open experiments run there, and only there. */
-  nothingLeftFor(worker: WorkerId): boolean;
+  /** Where the open experiments are, as this worker sees it. */
+  whereOpen(worker: WorkerId): OpenExperiments;
+  /** The connection of this host has ended before it said that it goes; so many experiments wait again. */
+  lost(host: string, experiments: number): void;
 }
+
+/** Some wait for a runner; or all are assigned, some of them to other workers; or there are none, or only at this worker. */
+export type OpenExperiments = "waiting" | "elsewhere" | "here";
 
 /** A task that was sent to a runner. */
 export interface SentTask {

@@ -1,6 +1,7 @@
 /**
  * One result that is being received: an experiment's goes to its file as it is; of a task's result only the task's own output goes to the
- * store. The socket is paused while too many bytes are not on disk.
+ * store. The socket is paused while too many bytes are not on disk. A result that is too large is received and not kept: its task has
+ * failed, and its runner goes on.
  */
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
@@ -27,6 +28,8 @@ export class IncomingResult {
   readonly #callbacks: IncomingResultCallbacks;
   readonly #file: ResultFile | undefined;
   readonly #reader: TaskReportReader | undefined;
+  /** Why it is not kept. */
+  readonly #refusal: string | undefined;
   #stored = 0;
   #unwrittenBytes = 0;
 
@@ -36,12 +39,14 @@ export class IncomingResult {
     task: SentTask,
     status: Status,
     file: ResultFile | undefined,
+    refusal: string | undefined,
     callbacks: IncomingResultCallbacks,
   ) {
     this.#core = core;
     this.worker = worker;
     this.task = task;
-    this.status = status;
+    this.status = refusal === undefined ? status : "failure";
+    this.#refusal = refusal;
     this.#file = file;
     this.#callbacks = callbacks;
     this.#reader = task.experiment ? undefined : new TaskReportReader(task.mark, (bytes) => this.#store(bytes));
@@ -49,6 +54,7 @@ export class IncomingResult {
 
   /** Throws where its file cannot be written. */
   push(bytes: Buffer): void {
+    if (this.#refusal !== undefined) return;
     if (this.#reader === undefined) this.#file?.write(bytes);
     else this.#reader.push(bytes);
   }
@@ -60,6 +66,7 @@ export class IncomingResult {
    */
   async record(settle: (done: Done) => Promise<void>, onDurable: () => void): Promise<boolean> {
     const outcome = this.#outcome();
+    if (this.#refusal !== undefined) this.#file?.write(Buffer.from(`runexp summary: failure\n\n${this.#refusal}\n`));
     await this.#file?.sync();
     const { job, index, attempt, started } = this.task;
     const counts = this.#core.claimOf(this.worker, job, index)?.attempt === attempt;
@@ -79,6 +86,7 @@ export class IncomingResult {
   }
 
   #outcome(): OutcomeFields {
+    if (this.#refusal !== undefined) return { error: this.#refusal };
     if (this.#reader === undefined) return experimentOutcome(this.status);
     return taskOutcome(this.#reader.end(), this.status, this.task);
   }

@@ -12,6 +12,8 @@ import { assignmentKey, taskName } from "./task-packing.js";
 /** A connected runner. */
 export interface ConnectedRunner {
   readonly id: WorkerId;
+  /** It is assigned a task that is not sent to it yet, and may return to the queue. */
+  readonly hasUnsent: boolean;
   /** Something has ended, or returned to the queue: the answer to an open PETO may have changed. */
   answerOpenPeto(): void;
   /** The result of this task came by another connection of the same host. */
@@ -97,6 +99,11 @@ export class Manager {
 
   answerOpenPetos(): void {
     for (const runner of this.#runners.values()) runner.answerOpenPeto();
+  }
+
+  /** A task that no runner has begun may still come to any of them. */
+  get anyUnsent(): boolean {
+    return [...this.#runners.values()].some(({ hasUnsent }) => hasUnsent);
   }
 
   recordAssignment(host: string, task: SentTask): void {

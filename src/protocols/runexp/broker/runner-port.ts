@@ -3,10 +3,14 @@
  * task runs and for a moment after the result, because the same thread is about to ask again; tasks that are assigned to the runner in that
  * time are kept, and go out with the next PETO. A PETO for which there is nothing gets
  *
- *   FINO      where it was drained or stopped, or the batch is over for it
+ *   FINO      where it was drained or stopped, or the batch is over for it (see below)
  *   ELIRI     where it is banned
- *   ATENDI    where it runs tasks (an open PETO would hold the lock that its results need) or is suspended
+ *   ATENDI    where it is suspended, or runs tasks of a queue without an end: an open PETO holds the lock that its results need
  *   no answer otherwise, until there is a task
+ *
+ * A batch of experiments is over for a runner when no experiment waits, and it runs some itself or no other worker does. One that runs
+ * nothing while others do stays, with an open PETO: it takes what a lost runner had. One that runs something cannot wait like that, so
+ * it may go, as it may with an original manager. What comes back when all have gone waits for the next runner that joins.
  */
 import { randomUUID } from "node:crypto";
 import { now } from "../../../base/clock.js";
@@ -50,6 +54,8 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   readonly #sent = new Map<string, SentTask>();
   #nextPetoTimer: NodeJS.Timeout | undefined;
   #assignmentTimer: NodeJS.Timeout | undefined;
+  /** The connection is closed by the broker. */
+  #closing = false;
 
   constructor(manager: Manager, host: string, address: string, replies: PetoReplies) {
     this.#manager = manager;
@@ -67,7 +73,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
       total: { slots: 0 },
       reserveRequests: 0,
       resumable: false,
-      canPrefetch: true,
+      canPrefetch: false,
       taskKinds: ["script", "command"],
       address,
     };
@@ -93,6 +99,10 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#petoOpen = false;
     clearTimeout(this.#nextPetoTimer);
     clearTimeout(this.#assignmentTimer);
+    if (known && !orderly && !this.#closing) {
+      const { length } = [...this.#sent.values()].filter(({ experiment }) => experiment);
+      this.#manager.experiments?.lost(this.host, length);
+    }
     if (known) this.#manager.core.workerDisconnected(this.id, this, orderly);
     this.#manager.gone(this);
   }
@@ -124,19 +134,6 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#updateSlots();
   }
 
-  /** It has not begun this one, and will not. */
-  returned(name: string): void {
-    const task = this.#sent.get(name);
-    if (task === undefined) return;
-    this.#sent.delete(name);
-    // It has no thread that is about to ask.
-    this.#expectedPetos = 0;
-    this.#updateSlots();
-    const { job, index, attempt } = task;
-    this.#manager.core.workerRetracted(this.id, [{ job, first: index, last: index, attempt }]);
-    this.#manager.answerOpenPetos();
-  }
-
   /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
     if (this.#sent.delete(name) && !this.#finishing) this.#expectedPetos++;
@@ -164,6 +161,10 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     }
   }
 
+  get hasUnsent(): boolean {
+    return (this.#manager.core.state.workers.get(this.id)?.assigned ?? 0) > this.#sent.size;
+  }
+
   /** False where there is no answer yet. */
   #answer(): boolean {
     const worker = this.#manager.core.worker(this.id);
@@ -174,16 +175,20 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     }
     const next = this.#unsent.shift();
     if (next !== undefined) return this.#sendTask(next);
-    const pendingAssignments = (worker?.assigned ?? 0) - this.#sent.size;
-    if (pendingAssignments > 0) {
-      this.#assignmentTimer ??= setTimeout(() => this.#assignmentTimedOut(), ASSIGNMENT_TIMEOUT_MS);
-      return false;
-    }
-    if (this.#manager.experiments?.nothingLeftFor(this.id) === true) {
+    if (this.hasUnsent) return this.#waitForAssignment();
+    const open = this.#manager.experiments?.whereOpen(this.id);
+    if (open === "here" || (open === "elsewhere" && this.#sent.size > 0 && !this.#manager.anyUnsent)) {
       this.#finishing = true;
       return true;
     }
-    if (this.#sent.size > 0 || worker?.standing === "suspended") return this.#reply(() => this.#replies.hold());
+    if (worker?.standing === "suspended") return this.#reply(() => this.#replies.hold());
+    if (this.#sent.size === 0) return false;
+    return open === undefined ? this.#reply(() => this.#replies.hold()) : this.#waitForAssignment();
+  }
+
+  /** What waits is about to be assigned, to this runner or to another. */
+  #waitForAssignment(): false {
+    this.#assignmentTimer ??= setTimeout(() => this.#assignmentTimedOut(), ASSIGNMENT_TIMEOUT_MS);
     return false;
   }
 
@@ -199,10 +204,12 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   #sendTask(task: UnsentTask): true {
     const made = this.#packTask(task);
     if (made === undefined) return true;
-    return this.#reply(() => {
+    this.#reply(() => {
       this.#sent.set(made.sent.name, made.sent);
       this.#replies.sendJob(made.sent.name, made.kind, made.content);
     });
+    this.#manager.answerOpenPetos();
+    return true;
   }
 
   /** Undefined where no runner can do it: then it has failed. */
@@ -290,6 +297,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
 
   close(reason: string): void {
     this.#finishing = true;
+    this.#closing = true;
     this.answerOpenPeto();
     this.#replies.close(reason);
   }

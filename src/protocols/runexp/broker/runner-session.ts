@@ -65,7 +65,6 @@ export class RunnerSession implements TcpPeer {
         this.#announced = undefined;
       },
       resultAnnounced: (result) => this.#result(result),
-      jobReturned: (name) => this.#port?.returned(name),
       output: (bytes) => this.#output(bytes),
       outputEnded: () => {
         this.#recording = this.#record();
@@ -130,17 +129,12 @@ export class RunnerSession implements TcpPeer {
   }
 
   #result(result: AnnouncedResult): void {
-    const { name, status, size } = result;
+    const { name } = result;
     const port = this.#port;
-    const { maxResultBytes } = this.#limits;
     if (port === undefined) return;
-    if (size > maxResultBytes) {
-      this.#drop("LABORO_BODY_TOO_LARGE", `a result of ${size} bytes, ${maxResultBytes} are the most`);
-      return;
-    }
     const own = port.sent(name);
     if (own !== undefined) {
-      this.#receive(port.id, own, status);
+      this.#receive(port.id, own, result);
       return;
     }
     const { core, experiments } = this.#manager;
@@ -149,12 +143,13 @@ export class RunnerSession implements TcpPeer {
       this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never assigned`);
       return;
     }
-    this.#receiveLate(port, name, task, status);
+    this.#receiveLate(port, task, result);
   }
 
   /** The task was assigned to it once, over another connection. */
-  #receiveLate(port: RunnerPort, name: string, named: NamedTask["task"], status: AnnouncedResult["status"]): void {
+  #receiveLate(port: RunnerPort, named: NamedTask["task"], result: AnnouncedResult): void {
     const { core, secret, context } = this.#manager;
+    const { name } = result;
     const holder: TaskHolder | undefined = named && this.#manager.findHolder(port.host, named.job, named.index, name);
     const attempt = holder?.attempt ?? (named && core.reclaim(port.id, named.job, named.index));
     if (named === undefined || attempt === undefined) {
@@ -165,18 +160,26 @@ export class RunnerSession implements TcpPeer {
     const mark = named.experiment ? {} : { mark: markOf(secret, named.job, named.index) };
     const task: SentTask = { ...named, name, attempt, started: now(), ...mark };
     if (holder === undefined) port.adopt(task);
-    this.#receive(holder?.worker ?? port.id, task, status);
+    this.#receive(holder?.worker ?? port.id, task, result);
   }
 
-  #receive(worker: RunnerPort["id"], task: SentTask, status: AnnouncedResult["status"]): void {
+  #receive(worker: RunnerPort["id"], task: SentTask, { status, size }: AnnouncedResult): void {
     const { core, experiments } = this.#manager;
     const file = task.experiment ? experiments?.openResult(task.name) : undefined;
-    this.#incoming = new IncomingResult(core, worker, task, status, file, {
+    this.#incoming = new IncomingResult(core, worker, task, status, file, this.#refusal(task, size), {
       setFlowing: (flowing) => void (flowing ? this.#socket.resume() : this.#socket.pause()),
     });
     this.#states.accept();
     this.#updateTimeout();
-    file?.prepare();
+  }
+
+  /** Why a result of this size is not kept. */
+  #refusal({ name }: SentTask, size: number): string | undefined {
+    const { maxResultBytes } = this.#limits;
+    if (size <= maxResultBytes) return undefined;
+    const text = `its result is not kept: it has ${size} bytes, ${maxResultBytes} are the most`;
+    this.#manager.context.log.warn({ code: "LABORO_BODY_TOO_LARGE" }, `${displayName(name)} has failed: ${text}`);
+    return text;
   }
 
   #output(bytes: Buffer): void {

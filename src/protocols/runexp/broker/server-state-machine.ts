@@ -2,13 +2,12 @@
  * The manager's side of one connection, in the states of the protocol text:
  *
  *   1    Accept        hello: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
- *   2    Wait          PETO, REZULTO or FINO ANKAU may come; from a laboro runner also REDONI
+ *   2    Wait          PETO, REZULTO or FINO ANKAU may come
  *   3    SendJob       choosing: a PETO is open, until `sendJob`, `hold`, `ban` or `finish` is called. announced: LABORO was sent,
- *                      PRETA is awaited, then the script is sent, and back to Wait. To a laboro runner the script goes with LABORO
+ *                      PRETA is awaited, then the script is sent, and back to Wait
  *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and back to Wait; it lasts no time
- *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, unless the output has followed at once; it is
- *                      counted. recording: it waits for `recorded`, then RICEVIS is sent, and back to where it came from, Wait or
- *                      WaitClose
+ *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, the output is counted. recording: it waits
+ *                      for `recorded`, then RICEVIS is sent, and back to where it came from, Wait or WaitClose
  *   5    WaitClose     FINO was sent; REZULTO or FINO ANKAU may come, and a PETO gets FINO again
  *
  * FINO ANKAU is taken in any state after JES. `closed` is no state of the text: the runner has left, or what it sent was wrong.
@@ -28,7 +27,6 @@ export type ServerState =
       readonly name: "ProcessJob";
       readonly step: "judging";
       readonly size: number;
-      readonly follows: boolean;
       readonly returnTo: ReturnState;
     }
   | {
@@ -62,8 +60,6 @@ export interface ServerCallbacks {
   scriptSent(): void;
   /** REZULTO has come; `accept` is to follow, or `drop`. */
   resultAnnounced(result: AnnouncedResult): void;
-  /** REDONI has come: what LABORO had announced is not begun, and not this runner's any more. */
-  jobReturned(name: string): void;
   output(bytes: Buffer): void;
   /** All of the output was given; `recorded` is to follow. */
   outputEnded(): void;
@@ -75,9 +71,6 @@ export interface ServerCallbacks {
   startQuietTimer(): void;
 }
 
-const FROM_ANY = ["PETO", "REZULTO", "FINO ANKAU"] as const;
-const FROM_LABORO = [...FROM_ANY, "REDONI"] as const;
-
 export class ServerStateMachine {
   readonly #group: string;
   readonly #callbacks: ServerCallbacks;
@@ -85,8 +78,6 @@ export class ServerStateMachine {
   #state: ServerState = { name: "Accept", step: "hello" };
   readonly #loop = new NonReentrantLoop();
   #host = "";
-  /** Whether the runner is laboro's: it has said so, and it has been shown that this manager is laboro's too. */
-  #laboroPeer: "unknown" | "announced" | "confirmed" = "unknown";
 
   constructor(group: string, callbacks: ServerCallbacks) {
     this.#group = group;
@@ -121,16 +112,8 @@ export class ServerStateMachine {
 
   sendJob(name: string, kind: string, content: Uint8Array): void {
     if (!this.#hasOpenPeto()) return;
-    const size = content.length;
-    if (this.#laboroPeer !== "unknown") {
-      this.#laboroPeer = "confirmed";
-      this.#state = { name: "Wait" };
-      this.#send({ type: "LABORO", name, kind, size, follows: true }, content);
-      this.#callbacks.scriptSent();
-    } else {
-      this.#state = { name: "SendJob", step: "announced", content };
-      this.#send({ type: "LABORO", name, kind, size });
-    }
+    this.#state = { name: "SendJob", step: "announced", content };
+    this.#send({ type: "LABORO", name, kind, size: content.length });
     this.#read();
   }
 
@@ -161,7 +144,7 @@ export class ServerStateMachine {
     const state = this.#state;
     if (state.name !== "ProcessJob" || state.step !== "judging") throw new Error(`no result waits in ${state.name}`);
     this.#state = { name: "ProcessJob", step: "receiving", bytesLeft: state.size, returnTo: state.returnTo };
-    if (!state.follows) this.#send({ type: "PRETA" });
+    this.#send({ type: "PRETA" });
     this.#read();
   }
 
@@ -188,10 +171,10 @@ export class ServerStateMachine {
     return true;
   }
 
-  #send(message: FromManager, data?: Uint8Array): void {
+  #send(message: FromManager): void {
     const bytes = encode(message);
     this.#callbacks.sent(message, bytes.length);
-    this.#callbacks.write(data === undefined ? bytes : Buffer.concat([bytes, data]));
+    this.#callbacks.write(bytes);
   }
 
   /** Takes what has come as far as the state allows; each message may change it. */
@@ -229,21 +212,13 @@ export class ServerStateMachine {
   }
 
   #waiting(returnTo: ReturnState): void {
-    const message = this.#take(this.#laboroPeer === "confirmed" ? FROM_LABORO : FROM_ANY);
+    const message = this.#take(["PETO", "REZULTO", "FINO ANKAU"]);
     if (message === undefined) return;
     if (message.type === "FINO ANKAU") {
       this.#leave();
-    } else if (message.type === "REDONI") {
-      this.#state = { name: returnTo };
-      this.#callbacks.jobReturned(message.name);
     } else if (message.type === "REZULTO") {
-      const { name, status, size, follows = false, fromLaboro = false } = message;
-      if (follows && this.#laboroPeer !== "confirmed") {
-        this.#fail("an output that nobody has asked for follows its REZULTO");
-        return;
-      }
-      if (fromLaboro && this.#laboroPeer === "unknown") this.#laboroPeer = "announced";
-      this.#state = { name: "ProcessJob", step: "judging", size, follows, returnTo };
+      const { name, status, size } = message;
+      this.#state = { name: "ProcessJob", step: "judging", size, returnTo };
       this.#callbacks.resultAnnounced({ name, status, size });
     } else if (returnTo === "WaitClose") {
       this.#send({ type: "FINO" });
@@ -273,7 +248,6 @@ export class ServerStateMachine {
 
   #processing(state: Extract<ServerState, { name: "ProcessJob" }>): void {
     if (state.step === "receiving") this.#receiving(state.bytesLeft, state.returnTo);
-    else if (state.step === "judging" && state.follows) return;
     else if (this.#reader.length > MAX_MESSAGE) this.#fail("it sent more while its result is being recorded");
   }
 
@@ -295,9 +269,7 @@ export class ServerStateMachine {
   }
 
   #take<T extends FromRunner["type"]>(expected: readonly T[]): Extract<FromRunner, { type: T }> | undefined {
-    const taken = this.#reader.take(expected, this.#laboroPeer === "confirmed") as ReadResult<
-      Extract<FromRunner, { type: T }>
-    >;
+    const taken = this.#reader.take(expected) as ReadResult<Extract<FromRunner, { type: T }>>;
     if (taken.kind === "message") {
       this.#callbacks.received(taken.message, taken.bytes);
       return taken.message;

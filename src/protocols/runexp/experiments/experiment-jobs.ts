@@ -8,7 +8,7 @@ import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { type Range, rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
-import type { Experiment, Experiments, ResultFile } from "../broker/experiments.js";
+import type { Experiment, Experiments, OpenExperiments, ResultFile } from "../broker/experiments.js";
 import type { Status } from "../messages.js";
 import type { Aftermath } from "./aftermath.js";
 import { bytesOf, displayPath, type FoundExperiment, readScript } from "./folder.js";
@@ -113,6 +113,11 @@ export class ExperimentJobs implements Experiments {
     return this.#open().length === 0;
   }
 
+  /** Some are to be assigned. */
+  get someWait(): boolean {
+    return this.#open().some(({ waits }) => waits);
+  }
+
   /** Nothing is at a runner. */
   get noneRunning(): boolean {
     return this.#open().every(({ workers }) => workers.length === 0);
@@ -187,8 +192,15 @@ export class ExperimentJobs implements Experiments {
     this.#screen.hostNotice(host, words[standing]);
   }
 
-  nothingLeftFor(worker: WorkerId): boolean {
-    return this.#open().every(({ waits, workers }) => !waits && workers.every((one) => one === worker));
+  whereOpen(worker: WorkerId): OpenExperiments {
+    if (this.someWait) return "waiting";
+    const here = this.#open().every(({ workers }) => workers.every((one) => one === worker));
+    return here ? "here" : "elsewhere";
+  }
+
+  lost(host: string, experiments: number): void {
+    const what = experiments === 1 ? "its experiment waits" : `its ${experiments} experiments wait`;
+    this.#screen.hostNotice(host, experiments === 0 ? "is gone" : `is gone: ${what} for another runner`);
   }
 }
 

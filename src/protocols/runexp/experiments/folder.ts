@@ -4,6 +4,7 @@
  */
 import * as fs from "node:fs";
 import { badInput } from "../../../base/errors.js";
+import { LOCAL_DATA } from "../../../base/files/local-data.js";
 
 export interface FoundExperiment {
   /** The path below `runs/` without its extension. */
@@ -56,6 +57,8 @@ function* scriptsBelow(root: string, below: string, above: readonly string[]): G
     const name = raw.toString("latin1");
     const path = below === "" ? name : `${below}/${name}`;
     const kind = fileTypeAt(`${root}/${path}`);
+    // The data of a broker, which has scripts of its own.
+    if (name === LOCAL_DATA) continue;
     if (kind === "folder") yield* scriptsBelow(root, path, [...above, here]);
     else if (kind === "file" && /\.(sh|m)$/.test(name)) yield path;
   }

@@ -9,10 +9,6 @@
  *   5  WaitClose       FINO ANKAU was sent
  *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is decided in threads.ts
  *
- * A laboro manager is recognised by its LABORO, once a REZULTO has shown it that this runner is laboro's too. From then on neither side
- * sends PRETA, and script and output follow the message that announces them. That halves the messages of a short job. And such a manager
- * takes back jobs that were not begun.
- *
  * `closed` is no state of the text: the manager has sent something that cannot be.
  * Pure: bytes, quiet and requests of the threads go in, messages and callbacks come out.
  */
@@ -79,27 +75,14 @@ export class ClientStateMachine {
   readonly #reader = new MessageReader();
   #state: ClientState = { name: "Initialization", step: "hello" };
   readonly #loop = new NonReentrantLoop();
-  /** Whether the manager is laboro's: it was not asked yet, it was, or what its next LABORO has shown. */
-  #laboroPeer: "unknown" | "asked" | "yes" | "no";
 
-  /** Without `detectsLaboro` each manager is taken for an original one. */
-  constructor(
-    group: string,
-    callbacks: ClientCallbacks,
-    { detectsLaboro = false }: { readonly detectsLaboro?: boolean } = {},
-  ) {
+  constructor(group: string, callbacks: ClientCallbacks) {
     this.#group = group;
     this.#callbacks = callbacks;
-    this.#laboroPeer = detectsLaboro ? "unknown" : "no";
   }
 
   get state(): ClientState {
     return this.#state;
-  }
-
-  /** The manager is laboro's. */
-  get isLaboro(): boolean {
-    return this.#laboroPeer === "yes";
   }
 
   /** The connection is there. */
@@ -115,16 +98,8 @@ export class ClientStateMachine {
 
   deliver(name: string, status: Status, size: number): void {
     if (!this.#maySend("REZULTO")) return;
-    const result = { type: "REZULTO", name, status, size } as const;
-    if (this.#laboroPeer === "yes") {
-      this.#state = { name: "SendOutcome", step: "sending" };
-      this.#send({ ...result, follows: true });
-      this.#callbacks.outputWanted();
-      return;
-    }
     this.#state = { name: "SendOutcome", step: "announced" };
-    if (this.#laboroPeer === "unknown") this.#laboroPeer = "asked";
-    this.#send(this.#laboroPeer === "asked" ? { ...result, fromLaboro: true } : result);
+    this.#send({ type: "REZULTO", name, status, size });
   }
 
   /** All of the output, in as many pieces as it takes; `last` with the last of them. */
@@ -133,12 +108,6 @@ export class ClientStateMachine {
     if (!last) return;
     this.#state = { name: "SendOutcome", step: "sent" };
     this.#read();
-  }
-
-  /** To a laboro manager: this job has not begun, and another runner may have it. */
-  returnJob(name: string): void {
-    if (!this.#maySend("REDONI")) return;
-    this.#send({ type: "REDONI", name });
   }
 
   leave(): void {
@@ -219,18 +188,13 @@ export class ClientStateMachine {
       this.#callbacks.noJob(message.type);
       return;
     }
-    const { name, kind, size, follows = false } = message;
+    const { name, kind, size } = message;
     if (size > MAX_SCRIPT) {
       this.#fail(`a script of ${size} bytes, ${MAX_SCRIPT} are the most`);
       return;
     }
-    if (follows && this.#laboroPeer !== "asked" && this.#laboroPeer !== "yes") {
-      this.#fail("a script that nobody has asked for follows its LABORO");
-      return;
-    }
-    if (this.#laboroPeer !== "unknown") this.#laboroPeer = follows ? "yes" : "no";
     this.#state = { name: "RunJob", step: "receiving", job: { name, kind, bytesLeft: size }, chunks: [] };
-    if (!follows) this.#send({ type: "PRETA" }, size === 0);
+    this.#send({ type: "PRETA" }, size === 0);
   }
 
   #receiving(job: AnnouncedJob, chunks: readonly Buffer[]): void {
@@ -258,7 +222,7 @@ export class ClientStateMachine {
   }
 
   #take<T extends FromManager["type"]>(expected: readonly T[]): Extract<FromManager, { type: T }> | undefined {
-    const taken = this.#reader.take(expected, this.isLaboro) as ReadResult<Extract<FromManager, { type: T }>>;
+    const taken = this.#reader.take(expected) as ReadResult<Extract<FromManager, { type: T }>>;
     if (taken.kind === "message") {
       this.#callbacks.received(taken.message);
       return taken.message;

@@ -11,7 +11,7 @@ import type { Log } from "../../../base/log.js";
 import { SILENT } from "../../../base/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
 import { DEFAULT_GROUP, displayName, type RunexpMessage } from "../messages.js";
-import type { Job, NoJobReply } from "./client-state-machine.js";
+import type { Job } from "./client-state-machine.js";
 import { JobProcesses } from "./job-process.js";
 import { type Address, type ConnectionEnd, ManagerConnection } from "./manager-connection.js";
 import { jobHash, type Outcome } from "./outcome.js";
@@ -29,14 +29,12 @@ export interface RunnerOptions {
   readonly dir: string;
   /** Bytes of memory that must be available before another job is requested. */
   readonly minMemory?: number;
-  /** How long a manager that was there is tried again; ten minutes if absent. */
+  /** How long a manager that was there, or lets this runner in and nothing more, is tried again; ten minutes if absent. */
   readonly reconnectTimeoutMs?: number;
   /** The first connection is tried again too. */
   readonly retryFirstConnect?: boolean;
-  /** Between an ATENDI and the next PETO: ten seconds, by the text. */
+  /** HOLD_MS if absent. */
   readonly holdMs?: number;
-  /** While jobs take no longer than this, one more than there are threads is requested from a laboro manager; 20 ms if absent. */
-  readonly prefetchMaxJobMs?: number;
   readonly log?: Log;
   readonly on?: Partial<RunnerEvents>;
 }
@@ -44,7 +42,8 @@ export interface RunnerOptions {
 export interface RunnerEvents {
   joined(): void;
   running(name: string): void;
-  noJob(answer: NoJobReply): void;
+  /** ATENDI has come, or a job after it. */
+  onHold(held: boolean): void;
   /** There is too little memory to request more jobs, or enough again. */
   memory(enough: boolean, available: number): void;
   disconnected(reason: string): void;
@@ -59,6 +58,8 @@ export interface RunnerEnd {
   readonly reason: string;
   /** Results that are on disk. */
   readonly spooledResults: number;
+  /** Files of results that the manager has not taken. */
+  readonly refusedResults: readonly string[];
 }
 
 export interface Runner {
@@ -67,16 +68,13 @@ export interface Runner {
   stop(kill: boolean): void;
 }
 
-const HOLD_MS = 10_000;
-const FIRST_HOLD_MS = 100;
+/** Between an ATENDI and the next PETO, by the text. */
+export const HOLD_MS = 10_000;
 const RECONNECT_TIMEOUT_MS = 600_000;
 const FIRST_RECONNECT_DELAY_MS = 100;
 const MAX_RECONNECT_DELAY_MS = 5_000;
 /** A runner that was stopped and has nothing left waits so long for the answer to its PETO. */
 const STOP_TIMEOUT_MS = 500;
-const PREFETCH_MAX_JOB_MS = 20;
-/** How long a prefetched job may wait for a thread. */
-const PREFETCH_HOLD_MS = 50;
 /** A result at which the manager has closed the connection so often is given up. */
 const MAX_REFUSALS = 3;
 
@@ -113,17 +111,17 @@ class RunexpRunner {
   #state: "connecting" | "joined" | "leaving" | "ended" = "connecting";
   #connection: ManagerConnection | undefined;
   #everJoined = false;
+  #joinedAt = now();
+  /** The manager has answered something on this connection. */
+  #answered = false;
+  #onHold = false;
   #downSince = now();
   #reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
   #reconnectTimer: NodeJS.Timeout | undefined;
   #stopTimer: NodeJS.Timeout | undefined;
-  #prefetchTimer: NodeJS.Timeout | undefined;
-  /** Short jobs in a row. */
-  #shortJobsInARow = 0;
   /** Of each thread. */
   readonly #holdTimers: (NodeJS.Timeout | undefined)[] = [];
-  /** How often it got ATENDI since its last job. */
-  readonly #holdCounts: number[] = [];
+  readonly #refusedResults: string[] = [];
   /** Results on their way to the disk. */
   #spooling: Promise<void> = Promise.resolve();
 
@@ -153,22 +151,13 @@ class RunexpRunner {
       requestJob: () => this.#connection?.requestJob(),
       deliver: (due) => this.#connection?.deliver(due.outcome),
       start: (thread, job) => this.#start(thread, job),
-      mayPrefetch: () =>
-        this.#connection?.isLaboro === true &&
-        this.#shortJobsInARow >= 2 * threads &&
-        (this.#memory?.hasEnough() ?? true),
-      startPrefetchTimer: () => {
-        clearTimeout(this.#prefetchTimer);
-        this.#prefetchTimer = setTimeout(() => this.#threads.returnPrefetched(), PREFETCH_HOLD_MS);
-      },
-      returnJob: (name) => this.#connection?.returnJob(name),
       leave: () => {
         this.#state = "leaving";
         this.#connection?.leave();
       },
       startHoldTimer: (thread) => {
         clearTimeout(this.#holdTimers[thread]);
-        this.#holdTimers[thread] = setTimeout(() => this.#threads.holdExpired(thread), this.#holdMs(thread));
+        this.#holdTimers[thread] = setTimeout(() => this.#threads.holdExpired(thread), options.holdMs ?? HOLD_MS);
       },
     });
     this.#recoveredResults = new Map(this.#spool.undelivered().map((at) => [jobKey(at.name, at.scriptHash()), at]));
@@ -202,22 +191,37 @@ class RunexpRunner {
     const { manager, host, group = DEFAULT_GROUP, on = {} } = this.#options;
     this.#connection = new ManagerConnection(manager, host, group, {
       joined: () => this.#joined(),
-      job: (job) => this.#threads.job(job),
+      job: (job) => {
+        this.#answered = true;
+        this.#setOnHold(false);
+        this.#threads.job(job);
+      },
       noJob: (answer) => {
+        this.#answered = true;
         if (answer === "ELIRI") this.#endStatus = "banned";
-        on.noJob?.(answer);
+        if (answer === "ATENDI") this.#setOnHold(true);
         this.#threads.noJob(answer);
       },
-      delivered: () => this.#delivered(),
+      delivered: () => {
+        this.#answered = true;
+        this.#delivered();
+      },
       closed: (end) => void this.#closed(end),
       ...(on.message === undefined ? {} : { message: on.message }),
     });
   }
 
+  #setOnHold(held: boolean): void {
+    if (held === this.#onHold) return;
+    this.#onHold = held;
+    this.#options.on?.onHold?.(held);
+  }
+
   #joined(): void {
     this.#state = "joined";
     this.#everJoined = true;
-    this.#reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
+    this.#joinedAt = now();
+    this.#answered = false;
     this.#options.on?.joined?.();
     this.#processes.prepare();
     this.#threads.connected();
@@ -225,7 +229,6 @@ class RunexpRunner {
 
   /** What an earlier process has run already is not run again. */
   #start(thread: number, job: Job): void {
-    this.#holdCounts[thread] = 0;
     const work = this.#recoveredResults.size === 0 ? "" : jobKey(job.name, jobHash(job));
     const recovered = this.#recoveredResults.get(work);
     if (recovered !== undefined) {
@@ -233,23 +236,8 @@ class RunexpRunner {
       this.#threads.finished(thread, { outcome: recovered, onDisk: true, refusals: 0 });
       return;
     }
-    const begun = performance.now();
-    this.#processes.run(thread, job, (outcome) => {
-      this.#shortJobsInARow =
-        performance.now() - begun < (this.#options.prefetchMaxJobMs ?? PREFETCH_MAX_JOB_MS)
-          ? this.#shortJobsInARow + 1
-          : 0;
-      this.#finished(thread, outcome);
-    });
+    this.#processes.run(thread, job, (outcome) => this.#finished(thread, outcome));
     this.#options.on?.running?.(displayName(job.name));
-  }
-
-  /** By the text ten seconds. A laboro manager may get a job back at any moment, so the first holds are shorter. */
-  #holdMs(thread: number): number {
-    const { holdMs = HOLD_MS } = this.#options;
-    const before = this.#holdCounts[thread] ?? 0;
-    this.#holdCounts[thread] = before + 1;
-    return this.#connection?.isLaboro === true ? Math.min(holdMs, FIRST_HOLD_MS * 2 ** before) : holdMs;
   }
 
   #delivered(): void {
@@ -271,7 +259,11 @@ class RunexpRunner {
       return;
     }
     if (this.#state === "joined") {
-      this.#downSince = now();
+      // One that lets runners in and ends the connection each time is as good as gone.
+      if (this.#answered || now() - this.#joinedAt > MAX_RECONNECT_DELAY_MS) {
+        this.#downSince = now();
+        this.#reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
+      }
       this.#options.on?.disconnected?.(reason);
     }
     this.#state = "connecting";
@@ -301,7 +293,10 @@ class RunexpRunner {
     const [due] = this.#threads.undelivered;
     if (due === undefined || ++due.refusals < MAX_REFUSALS) return;
     this.#threads.forget(due);
+    // Otherwise the copy that is being written would stay.
+    await this.#spooling;
     const file = await this.#spool.saveRefused(due.outcome);
+    this.#refusedResults.push(file);
     this.#log.warn(
       { job: displayName(due.outcome.name), file },
       "the manager does not take this result: it was put aside",
@@ -343,7 +338,6 @@ class RunexpRunner {
     this.#state = "ended";
     clearTimeout(this.#reconnectTimer);
     clearTimeout(this.#stopTimer);
-    clearTimeout(this.#prefetchTimer);
     for (const timer of this.#holdTimers) clearTimeout(timer);
     this.#memory?.stop();
     this.#connection?.destroy();
@@ -352,6 +346,6 @@ class RunexpRunner {
     await this.#processes.close();
     const spooledResults = this.#threads.undelivered.filter(({ onDisk }) => onDisk).length;
     this.#spool.close();
-    this.#end({ status: this.#endStatus, reason, spooledResults });
+    this.#end({ status: this.#endStatus, reason, spooledResults, refusedResults: this.#refusedResults });
   }
 }

@@ -54,8 +54,8 @@ export class JobProcesses {
     const finish = (end: Pick<ProcessEnd, "code" | "signal" | "error" | "started" | "ended">): void => {
       this.#running.delete(thread);
       if (end.error !== undefined) output.push(Buffer.from(`runexp: ${end.error}\n`));
-      // As the original has it: without quotes and with a newline for MATLAB.
-      const command = isMatlab ? `bash ${proxy}\n` : `bash '${script}'`;
+      // As the original has it: without quotes for MATLAB.
+      const command = isMatlab ? `bash ${proxy}` : `bash '${script}'`;
       ended(this.#outcome(job, output, command, end));
     };
     const failed = (why: string): void => {
@@ -109,8 +109,12 @@ export class JobProcesses {
   }
 }
 
-/** MATLAB and Octave write much to standard error that belongs to the result. */
-const matlabProxy = (script: string): string => `#!/bin/bash\nexec 2>&1 </dev/null\n${matlabLine(script)}\n`;
+/**
+ * MATLAB and Octave write much to standard error that belongs to the result. Their exit status does not, as in the original; and as there
+ * they are called in the fourth line, which bash names where there is neither.
+ */
+const matlabProxy = (script: string): string =>
+  `#!/bin/bash\n# Runs a job with MATLAB.\n\n${matlabLine(script)} </dev/null 2>&1\nexit 0\n`;
 
 function writeOver(file: string, content: Uint8Array): void {
   const fd = openSync(file, mode.O_RDWR | mode.O_CREAT, 0o600);

@@ -1,7 +1,7 @@
 /**
  * The connection of a runner to its manager. One message is one write and Nagle's algorithm stays on, because an original manager takes
  * whatever one read gives it for one message. Where a second message would follow at once (JES, PRETA for an empty script) it waits, so
- * that the two do not arrive as one. A laboro manager needs neither.
+ * that the two do not arrive as one.
  */
 import { connect, type Socket } from "node:net";
 import { QUIET_MS } from "../message-reader.js";
@@ -43,8 +43,6 @@ export class ManagerConnection {
   readonly #events: ManagerConnectionEvents;
   readonly #states: ClientStateMachine;
   #outcome: Outcome | undefined;
-  /** Nothing waits to be sent together with more. */
-  #noDelay = false;
   #queue: Uint8Array[] = [];
   #gapTimer: NodeJS.Timeout | undefined;
   #quietTimer: NodeJS.Timeout | undefined;
@@ -74,7 +72,7 @@ export class ManagerConnection {
         }, QUIET_MS);
       },
     };
-    this.#states = new ClientStateMachine(group, callbacks, { detectsLaboro: true });
+    this.#states = new ClientStateMachine(group, callbacks);
     this.#socket = connect({ ...address, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS });
     const silent = { reason: "the manager does not answer", refused: false };
     this.#handshakeTimer = setTimeout(() => this.#close(silent), HANDSHAKE_TIMEOUT_MS);
@@ -92,23 +90,7 @@ export class ManagerConnection {
 
   deliver(outcome: Outcome): void {
     this.#outcome = outcome;
-    if (this.#states.isLaboro && !this.#noDelay) {
-      this.#noDelay = true;
-      this.#socket.setNoDelay(true);
-    }
-    // Its output may follow at once, and goes in the same write.
-    this.#socket.cork();
     this.#states.deliver(outcome.name, outcome.status, outcome.size);
-    this.#socket.uncork();
-  }
-
-  /** The manager is laboro's. */
-  get isLaboro(): boolean {
-    return this.#states.isLaboro;
-  }
-
-  returnJob(name: string): void {
-    this.#states.returnJob(name);
   }
 
   /** FINO ANKAU, and the end. */

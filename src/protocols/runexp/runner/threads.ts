@@ -3,17 +3,13 @@
  *
  *   2  WorkerLoop     has nothing to do and may request a job
  *   3  RunJob         requests, receives or runs a job
- *   4  SendOutcome    its job has ended, and more results wait for the lock than there are threads
+ *   4  SendOutcome    its job has ended; its result waits for the lock, or is being delivered
  *   5  WaitClose      has ended, as MASTERSTOP is raised; the last one sends FINO ANKAU
- *   6  ClientOnHold   got ATENDI and waits ten seconds, or until another gets a job. Where results were undelivered when it requested a
- *                     job, it requests again when they are delivered: that may be why there was nothing
+ *   6  ClientOnHold   got ATENDI and waits ten seconds, or until another thread gets a job: then the hold is over
  *
- * A thread whose job has ended requests the next one before its result goes out, because the manager answers a result only when that is
- * on its disk. While jobs are short and the manager is laboro's, one more is prefetched when all threads are busy and nothing else is to be
- * sent, so that the next thread to end need not wait; a prefetched job that waits too long for a thread is returned.
+ * Results take the lock before requests. After a reconnect this matters: the manager would assign again what is done.
  *
- * While the connection is down nothing is sent: jobs go on running, and results gather. When it is back these go out before any request, or
- * the manager would assign again what is done. Pure: no socket, no clock, no process.
+ * While the connection is down nothing is sent: jobs go on running, and results are kept. Pure: no socket, no clock, no process.
  */
 import type { Job, NoJobReply } from "./client-state-machine.js";
 
@@ -25,12 +21,6 @@ export interface ThreadsCallbacks<Outcome> {
   requestJob(): void;
   deliver(outcome: Outcome): void;
   start(thread: number, job: Job): void;
-  /** Whether one job more than there are threads may be requested. */
-  mayPrefetch(): boolean;
-  /** A prefetched job waits for a thread: call `returnPrefetched` if it still does after a moment. */
-  startPrefetchTimer(): void;
-  /** This job was not begun. */
-  returnJob(name: string): void;
   leave(): void;
   /** Call `holdExpired` for this thread in ten seconds. */
   startHoldTimer(thread: number): void;
@@ -40,21 +30,18 @@ interface Thread {
   state: ThreadState;
   /** What it runs. */
   job?: Job;
-  /** On hold; there were results to deliver when it requested a job. */
-  untilDelivered?: boolean;
+}
+
+/** A result that is not delivered, and the thread that waits for it. */
+interface QueuedResult<Outcome> {
+  readonly thread: number;
+  readonly outcome: Outcome;
 }
 
 /** What the lock is held for. */
 type Exchange<Outcome> =
   | { readonly kind: "request"; readonly thread: number }
-  | { readonly kind: "prefetch" }
-  | { readonly kind: "result"; readonly result: QueuedResult<Outcome> };
-
-interface QueuedResult<Outcome> {
-  readonly outcome: Outcome;
-  /** Its job was assigned over an earlier connection. */
-  late: boolean;
-}
+  | { readonly kind: "result"; readonly outcome: Outcome };
 
 export class Threads<Outcome> {
   readonly #callbacks: ThreadsCallbacks<Outcome>;
@@ -62,12 +49,6 @@ export class Threads<Outcome> {
   #connected = false;
   #exchange: Exchange<Outcome> | undefined;
   #results: QueuedResult<Outcome>[] = [];
-  /** Waits for a thread. */
-  #prefetched: Job | undefined;
-  /** To be returned to the manager. */
-  #jobsToReturn: string[] = [];
-  /** There was no job to prefetch, or it was returned: not tried again before a thread has had one. */
-  #prefetchBlocked = false;
   /** MASTERSTOP: no thread requests jobs any more. */
   #stopped = false;
   #hasLeft = false;
@@ -90,10 +71,6 @@ export class Threads<Outcome> {
     return this.#threads.filter(({ job }) => job !== undefined).length;
   }
 
-  get stopped(): boolean {
-    return this.#stopped;
-  }
-
   connected(): void {
     this.#connected = true;
     this.sendNext();
@@ -103,71 +80,30 @@ export class Threads<Outcome> {
     this.#connected = false;
     const exchange = this.#exchange;
     this.#exchange = undefined;
-    for (const waiting of this.#results) waiting.late = true;
-    // The manager assigns it again.
-    this.#prefetched = undefined;
-    this.#jobsToReturn = [];
     if (exchange?.kind === "request") this.#set(exchange.thread, "WorkerLoop");
-    this.#wake(() => true);
+    this.#endHolds();
   }
 
   job(job: Job): void {
     const thread = this.#takeRequester();
     if (thread === undefined) return;
-    this.#wake(() => true);
-    if (thread !== "prefetch") this.#prefetchBlocked = false;
+    this.#endHolds();
     // After a reconnect the manager may assign again what already runs here.
     const same = this.#threads.some(({ job: running }) => running !== undefined && isSame(running, job));
-    if (thread === "prefetch") {
-      if (!same) this.#keepPrefetched(job);
-    } else if (same) {
+    if (same) {
       this.#set(thread, "WorkerLoop");
     } else {
-      this.#start(thread, job);
+      this.#threads[thread] = { state: "RunJob", job };
+      this.#callbacks.start(thread, job);
     }
-    this.sendNext();
-  }
-
-  #start(thread: number, job: Job): void {
-    this.#threads[thread] = { state: "RunJob", job };
-    this.#callbacks.start(thread, job);
-  }
-
-  #keepPrefetched(job: Job): void {
-    this.#prefetched = job;
-    if (this.#stopped) this.returnPrefetched();
-    else this.#startPrefetched();
-    if (this.#prefetched !== undefined) this.#callbacks.startPrefetchTimer();
-  }
-
-  #startPrefetched(): void {
-    const job = this.#prefetched;
-    const thread = this.#idleThread();
-    if (job === undefined || thread === undefined) return;
-    this.#prefetched = undefined;
-    this.#start(thread, job);
-  }
-
-  /** The prefetched job has waited for a thread too long. */
-  returnPrefetched(): void {
-    if (this.#prefetched === undefined) return;
-    this.#jobsToReturn.push(this.#prefetched.name);
-    this.#prefetched = undefined;
-    this.#prefetchBlocked = true;
     this.sendNext();
   }
 
   noJob(answer: NoJobReply): void {
     const thread = this.#takeRequester();
     if (thread === undefined) return;
-    if (thread === "prefetch") {
-      if (answer === "ATENDI") this.#prefetchBlocked = true;
-      else this.#stopped = true;
-      this.sendNext();
-      return;
-    }
     if (answer === "ATENDI") {
-      this.#threads[thread] = { state: "ClientOnHold", untilDelivered: this.#results.length > 0 };
+      this.#set(thread, "ClientOnHold");
       this.#callbacks.startHoldTimer(thread);
     } else {
       this.#set(thread, "WorkerLoop");
@@ -186,39 +122,29 @@ export class Threads<Outcome> {
   /** The job of this thread has ended. */
   finished(thread: number, outcome: Outcome): void {
     this.#threads[thread] = { state: "SendOutcome" };
-    this.#results.push({ outcome, late: !this.#connected });
-    this.#resumeThread();
+    this.#results.push({ thread, outcome });
     this.sendNext();
   }
 
-  /** The result that is being delivered has arrived, or was given up. */
+  /** The result that is being delivered has arrived. */
   delivered(): void {
     const exchange = this.#exchange;
     if (exchange?.kind !== "result") return;
     this.#exchange = undefined;
-    this.forget(exchange.result.outcome);
+    this.forget(exchange.outcome);
     this.sendNext();
   }
 
+  /** This result is delivered, or given up: its thread goes on. */
   forget(outcome: Outcome): void {
-    const at = this.#results.findIndex((waiting) => waiting.outcome === outcome);
-    if (at >= 0) this.#results.splice(at, 1);
-    this.#resumeThread();
-    if (this.#results.length === 0) this.#wake(({ untilDelivered }) => untilDelivered === true);
-  }
-
-  /** A thread that has waited because too many results are undelivered goes on. */
-  #resumeThread(): void {
-    if (this.#results.length > this.#threads.length) return;
-    const at = this.#threads.findIndex(({ state }) => state === "SendOutcome");
-    if (at >= 0) this.#set(at, "WorkerLoop");
-    this.#startPrefetched();
+    const at = this.#results.findIndex((queued) => queued.outcome === outcome);
+    const [queued] = at < 0 ? [] : this.#results.splice(at, 1);
+    if (queued !== undefined) this.#set(queued.thread, "WorkerLoop");
   }
 
   /** No thread requests jobs any more; what runs may end. */
   stop(): void {
     this.#stopped = true;
-    this.returnPrefetched();
     this.sendNext();
   }
 
@@ -226,48 +152,25 @@ export class Threads<Outcome> {
   sendNext(): void {
     if (this.#stopped) this.#endIdle();
     if (!this.#connected || this.#exchange !== undefined || this.#hasLeft) return;
-    for (const name of this.#jobsToReturn.splice(0)) this.#callbacks.returnJob(name);
-    const [waiting] = this.#results;
-    if (waiting?.late !== true && this.#requestJob()) return;
-    if (waiting !== undefined) {
-      this.#exchange = { kind: "result", result: waiting };
-      this.#callbacks.deliver(waiting.outcome);
+    const [next] = this.#results;
+    if (next !== undefined) {
+      this.#exchange = { kind: "result", outcome: next.outcome };
+      this.#callbacks.deliver(next.outcome);
       return;
     }
-    if (this.#prefetch()) return;
-    if (this.#threads.every(({ state }) => state === "WaitClose")) {
+    const idle = this.#threads.findIndex(({ state }) => state === "WorkerLoop");
+    if (idle >= 0 && this.#callbacks.mayRequestJob()) {
+      this.#set(idle, "RunJob");
+      this.#exchange = { kind: "request", thread: idle };
+      this.#callbacks.requestJob();
+    } else if (this.#threads.every(({ state }) => state === "WaitClose")) {
       this.#hasLeft = true;
       this.#callbacks.leave();
     }
   }
 
-  /** False where no thread is idle, or none may request a job. */
-  #requestJob(): boolean {
-    const thread = this.#idleThread();
-    if (thread === undefined || !this.#callbacks.mayRequestJob()) return false;
-    this.#set(thread, "RunJob");
-    this.#exchange = { kind: "request", thread };
-    this.#callbacks.requestJob();
-    return true;
-  }
-
-  #prefetch(): boolean {
-    if (this.#stopped || this.#prefetched !== undefined || this.#prefetchBlocked) return false;
-    if (this.#threads.some(({ job }) => job === undefined) || !this.#callbacks.mayPrefetch()) return false;
-    this.#exchange = { kind: "prefetch" };
-    this.#callbacks.requestJob();
-    return true;
-  }
-
-  #idleThread(): number | undefined {
-    const idle = this.#threads.findIndex(({ state }) => state === "WorkerLoop");
-    return idle < 0 ? undefined : idle;
-  }
-
-  #wake(which: (thread: Thread) => boolean): void {
-    for (const [at, thread] of this.#threads.entries()) {
-      if (thread.state === "ClientOnHold" && which(thread)) this.#set(at, "WorkerLoop");
-    }
+  #endHolds(): void {
+    for (const thread of this.#threads) if (thread.state === "ClientOnHold") thread.state = "WorkerLoop";
   }
 
   #endIdle(): void {
@@ -277,11 +180,11 @@ export class Threads<Outcome> {
   }
 
   /** Which thread has requested a job. */
-  #takeRequester(): number | "prefetch" | undefined {
+  #takeRequester(): number | undefined {
     const exchange = this.#exchange;
-    if (exchange === undefined || exchange.kind === "result") return undefined;
+    if (exchange?.kind !== "request") return undefined;
     this.#exchange = undefined;
-    return exchange.kind === "request" ? exchange.thread : "prefetch";
+    return exchange.thread;
   }
 
   #set(at: number, state: ThreadState): void {

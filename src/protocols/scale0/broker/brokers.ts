@@ -1,5 +1,6 @@
 /** The brokers that a peer may use: this one, those of its group, and those in the config. */
 
+import type { GroupBroker } from "../../../broker/config/group.js";
 import type { Core } from "../../../broker/core.js";
 import { readSettings } from "../../../model/worker-settings.js";
 import type { BrokerUris } from "../commands.js";
@@ -18,11 +19,14 @@ export class Brokers {
     return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
   }
 
-  /** The preferred one first: this one, unless it is drained. */
+  /** The preferred one first: this one, unless it is drained. Fallbacks last: they open when no other is left. */
   list(): BrokerUris[] {
-    return this.#core.maintenance.draining ? this.others() : [this.self, ...this.others()];
+    return this.#core.maintenance.draining
+      ? this.others()
+      : [this.self, ...this.others(), ...urisOf(this.#core.group?.standbys?.())];
   }
 
+  /** Those that a peer can go to now. */
   others(): BrokerUris[] {
     const configured = (readSettings(this.#core.config.current.settings).brokers ?? []).flatMap(
       ({ identity, worker_uri, client_uri }) =>
@@ -44,9 +48,12 @@ export class Brokers {
   }
 
   #alive(): BrokerUris[] {
-    return (this.#core.group?.brokers() ?? []).flatMap(({ identity, listeners }) => {
-      const [client, worker] = listeners.filter(({ name }) => name === "scale0").map(({ url }) => url);
-      return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
-    });
+    return urisOf(this.#core.group?.brokers());
   }
 }
+
+const urisOf = (brokers: readonly GroupBroker[] = []): BrokerUris[] =>
+  brokers.flatMap(({ identity, listeners }) => {
+    const [client, worker] = listeners.filter(({ name }) => name === "scale0").map(({ url }) => url);
+    return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
+  });

@@ -89,6 +89,17 @@ export class ClientConnections {
     else this.#fault(client, 501, `${received.word} goes to the worker port`);
   }
 
+  /** A message over the limit: a request is refused, and anything else is a fault. */
+  dropped(peer: Peer, head: readonly Buffer[], why: string): void {
+    const client = this.#clients.get(peer.key);
+    if (client === undefined || client.peerSession.ignored) return;
+    const received = readFrames(head);
+    client.peerSession.received(received);
+    const named = received.kind === "message" ? messageIdOf(received) : {};
+    if (Object.keys(named).length === 0) this.#fault(client, 400, why);
+    else client.peerSession.sendDisconnectError(400, why, named);
+  }
+
   #onMessage(client: ConnectedClient, message: ReceivedMessage): void {
     try {
       this.#handleCommand(client, message);

@@ -5,7 +5,6 @@ import type { ErrorCode } from "../../../base/errors.js";
 import type { Core } from "../../../broker/core.js";
 import { readSettings, type Settings } from "../../../model/worker-settings.js";
 import type { MessageIdParameter, Parameters, WorkCommand } from "../commands.js";
-import type { ConfigFormats } from "../config-formats.js";
 import type { Brokers } from "./brokers.js";
 
 export interface Scale0Context {
@@ -14,7 +13,6 @@ export interface Scale0Context {
   /** Only peers with a known CURVE key may connect. */
   readonly requiresKeys: boolean;
   readonly brokers: Brokers;
-  readonly formats: ConfigFormats;
   onPeerError(address: string, why: string, code?: ErrorCode): void;
 }
 

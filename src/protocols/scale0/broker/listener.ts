@@ -16,7 +16,6 @@ import {
   type Router,
   type RouterListener,
 } from "../../zeromq/index.js";
-import { loadConfigFormats } from "../config-formats.js";
 import { Brokers } from "./brokers.js";
 import { ClientConnections } from "./client-connections.js";
 import type { Scale0Context } from "./context.js";
@@ -38,7 +37,6 @@ export const openScale0Listener: ListenerFactory = async (
     ...(settings.curve === undefined ? {} : { curve: settings.curve }),
     onPeerError: (address, code, why) => peerErrors.report("scale0", address, code, why),
   });
-  const formats = await loadConfigFormats();
   const clientListener = new BufferingListener();
   const workerListener = new BufferingListener();
   const { publisher, clients, workers, close } = await openSockets(options, ports, clientListener, workerListener);
@@ -53,7 +51,6 @@ export const openScale0Listener: ListenerFactory = async (
       worker_uri: uri(workers),
       client_uri: uri(clients),
     }),
-    formats,
     onPeerError: (address, why, code = "LABORO_BAD_MESSAGE") => peerErrors.report("scale0", address, code, why),
   };
   const openSession = (router: Router) => (peer: Peer) =>
@@ -66,6 +63,7 @@ export const openScale0Listener: ListenerFactory = async (
   const pings = setInterval(() => workerConnections.pingPrototypes(String(Math.round(now()))), PUBLISH_MS);
   const unsubscribe = [
     core.config.onChanged(() => workerConnections.configChanged()),
+    core.group?.onChanged?.(() => workerConnections.brokersChanged()),
     core.maintenance.onChanged((draining) => {
       workerConnections.setDraining(draining);
       clientConnections.setDraining(draining);
@@ -75,7 +73,7 @@ export const openScale0Listener: ListenerFactory = async (
     urls: [uri(clients), uri(workers), uri(publisher)],
     close: async () => {
       clearInterval(pings);
-      for (const stop of unsubscribe) stop();
+      for (const stop of unsubscribe) stop?.();
       workerConnections.close();
       clientConnections.close();
       await close();
@@ -125,6 +123,10 @@ class BufferingListener implements RouterListener {
 
   message(peer: Peer, frames: readonly Buffer[]): void {
     this.#deliver((target) => target.message(peer, frames));
+  }
+
+  dropped(peer: Peer, head: readonly Buffer[], why: string): void {
+    this.#deliver((target) => target.dropped?.(peer, head, why));
   }
 
   unknownPeerLeft(): void {

@@ -4,7 +4,7 @@ import type { Config } from "../../../base/config-value.js";
 import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
 import type { BrokerUris, Parameters } from "../commands.js";
 import { DEFAULT_HEARTBEAT_MS } from "../commands.js";
-import type { ConfigType } from "../config-formats.js";
+import { type ConfigType, writeConfig } from "../config-formats.js";
 import type { Scale0Context } from "./context.js";
 
 export class WorkerConfig {
@@ -34,7 +34,7 @@ export class WorkerConfig {
 
   /** CONFIG: its parameters and its body. The text has the config among the parameters, so it is there as well. */
   message(type: ConfigType, services: readonly string[]): readonly [Parameters, Uint8Array[]] {
-    const text = this.#context.formats[type].write(this.#content(services), this.version);
+    const text = writeConfig(type, this.#content(services), this.version);
     return [{ config_type: type, config_version: this.version, config: text }, [Buffer.from(text)]];
   }
 

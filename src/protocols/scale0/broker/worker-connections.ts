@@ -1,7 +1,7 @@
 /** The worker port of a Scale0 listener: the connected workers and their messages. */
 import { asLaboroError } from "../../../base/errors.js";
 import type { Peer } from "../../zeromq/index.js";
-import { type Command, readConnect, readPing } from "../commands.js";
+import { type Command, type NeedBroker, readConnect, readNeedBroker, readPing } from "../commands.js";
 import { type Message, type ReceivedFrames, readFrames } from "../frames.js";
 import { pong, type Scale0Context } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
@@ -9,8 +9,8 @@ import { PrototypeWorkers, type Publish } from "./prototype.js";
 import { Scale0WorkerSession } from "./worker-session.js";
 
 const PROBE_DELAY_MS = 50;
-/** Of a broker; those of ZeroMQ are no longer. */
-const MAX_IDENTITY = 255;
+/** Workers whose NEEDBROKER is remembered. */
+const MAX_NEEDS = 10_000;
 
 export class WorkerConnections {
   readonly #context: Scale0Context;
@@ -18,8 +18,9 @@ export class WorkerConnections {
   readonly #prototypes: PrototypeWorkers;
   readonly #peerSessions = new Map<string, PeerSession>();
   readonly #sessions = new Map<string, Scale0WorkerSession>();
-  /** The preferred brokers of workers that sent NEEDBROKER, and have not connected here yet. */
-  readonly #preferredBrokers = new Map<string, string>();
+  /** By identity: the NEEDBROKER of workers that have not connected here since. They may do so on another connection. */
+  readonly #needs = new Map<string, NeedBroker>();
+  #announcedBrokers: string | undefined;
   #probeTimer: NodeJS.Timeout | undefined;
 
   constructor(context: Scale0Context, openSession: (peer: Peer) => PeerSession, publish: Publish) {
@@ -42,7 +43,6 @@ export class WorkerConnections {
   left(peer: Peer): void {
     this.#peerSessions.get(peer.key)?.end();
     this.#peerSessions.delete(peer.key);
-    this.#preferredBrokers.delete(peer.key);
     this.#sessions.get(peer.key)?.disconnected();
     // An automatic identity does not come again.
     if (peer.identity[0] === 0) this.#prototypes.removed(peer.key, true);
@@ -76,6 +76,14 @@ export class WorkerConnections {
     else peerSession.replyIfUnanswered("FORCENEGOTIATE", () => ({ reason: "this broker does not know you" }));
   }
 
+  /** A message over the limit. */
+  dropped(peer: Peer, head: readonly Buffer[], why: string): void {
+    const peerSession = this.#peerSessions.get(peer.key);
+    if (peerSession === undefined || peerSession.ignored) return;
+    peerSession.received(readFrames(head));
+    this.#fault(peer, peerSession, 400, why);
+  }
+
   #handle(peer: Peer, peerSession: PeerSession, received: ReceivedFrames): void {
     if (received.kind === "prototype") {
       this.#prototypes.receive(peer, peerSession, received);
@@ -97,7 +105,11 @@ export class WorkerConnections {
         const connect = readConnect(parameters);
         this.#prototypes.removed(peer.key, true);
         if (session?.isNewProcess === true) session.forget(false);
-        (this.#sessions.get(peer.key) ?? this.#openWorkerSession(peer, peerSession)).connect(connect);
+        const need = this.#needs.get(peerSession.name);
+        this.#needs.delete(peerSession.name);
+        const known = this.#sessions.get(peer.key) ?? this.#openWorkerSession(peer, peerSession);
+        known.connect({ ...connect, services: connect.services ?? need?.services });
+        if (need?.preferredBroker !== undefined) known.setPreferredBroker(need.preferredBroker);
         return;
       }
       case "PING": {
@@ -111,12 +123,12 @@ export class WorkerConnections {
         session?.reply(message);
         return;
       case "NEEDBROKER": {
+        const need = readNeedBroker(parameters);
+        this.#remember(need.identity ?? peerSession.name, need);
         const brokers = this.#context.brokers.list();
         if (brokers.length === 0)
           peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
         else peerSession.send("CHANGEBROKER", { brokers });
-        const { preferred_broker: preferred } = parameters;
-        if (typeof preferred === "string") this.#preferredBrokers.set(peer.key, preferred.slice(0, MAX_IDENTITY));
         return;
       }
       default:
@@ -131,10 +143,14 @@ export class WorkerConnections {
       this.#prototypes.removed(peer.key, orderly);
     });
     this.#sessions.set(peer.key, session);
-    const preferred = this.#preferredBrokers.get(peer.key);
-    this.#preferredBrokers.delete(peer.key);
-    if (preferred !== undefined) session.setPreferredBroker(preferred);
     return session;
+  }
+
+  #remember(identity: string, need: NeedBroker): void {
+    this.#needs.delete(identity);
+    this.#needs.set(identity, need);
+    const [oldest] = this.#needs.keys();
+    if (this.#needs.size > MAX_NEEDS && oldest !== undefined) this.#needs.delete(oldest);
   }
 
   /** It gets an error, and is forgotten if it was known. */
@@ -147,6 +163,14 @@ export class WorkerConnections {
   /** Each second, for those of the prototype. */
   pingPrototypes(time: string): void {
     this.#prototypes.ping(time);
+  }
+
+  /** The brokers of the group may have changed: the config has their addresses. */
+  brokersChanged(): void {
+    const announced = JSON.stringify(this.#context.brokers.list());
+    if (announced === this.#announcedBrokers) return;
+    this.#announcedBrokers = announced;
+    for (const session of [...this.#sessions.values()]) session.sendConfig();
   }
 
   configChanged(): void {

@@ -14,37 +14,32 @@
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
-import { CallTasks, type TaskCall } from "../../../broker/sessions/call-tasks.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import {
   type ConnectRequest,
-  DEFAULT_TIMEOUT,
   type DisconnectCode,
   type Parameters,
   type Ping,
   type WorkCommand,
   workCommandOf,
 } from "../commands.js";
-import { joined, type Message } from "../frames.js";
-import { ClientRequest, clockError, pong, type Scale0Context, WorkerReply } from "./context.js";
+import type { Message } from "../frames.js";
+import { AssignedWork } from "./assigned-work.js";
+import { clockError, pong, type Scale0Context } from "./context.js";
 import { HeartbeatTimer } from "./heartbeat-timer.js";
 import type { PeerSession } from "./peer-session.js";
 import { profileOf } from "./profile.js";
-import { WaitQueue } from "./wait-queue.js";
 import { WorkerConfig } from "./worker-config.js";
 
 const PROTOTYPE_HEARTBEAT_MS = 1_000;
-/** Of a task without a time limit: heartbeats show that its worker is there. */
-const NO_LIMIT_MS = 2 ** 31 - 1;
 
 export class Scale0WorkerSession implements WorkerPort {
   readonly #context: Scale0Context;
   readonly #onForgotten: (orderly: boolean) => void;
   readonly #config: WorkerConfig;
-  readonly #waitQueue = new WaitQueue();
-  readonly #tasks: CallTasks;
+  readonly #work: AssignedWork;
   readonly #heartbeatTimer: HeartbeatTimer;
   #peerSession: PeerSession;
   /** Where its last CONNECT or READY came from. */
@@ -71,7 +66,12 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#onForgotten = onForgotten;
     this.#config = new WorkerConfig(context, peerSession.name);
     this.#profile = profileOf(context, peerSession);
-    this.#tasks = new CallTasks(context.core, this.#profile.id, NO_LIMIT_MS);
+    this.#work = new AssignedWork({
+      core: context.core,
+      worker: this.#profile.id,
+      send: (command, parameters, body) => this.#sendWork(command, parameters, body),
+      onReleased: () => this.#updateProfile(),
+    });
     this.#heartbeatTimer = new HeartbeatTimer(
       (silence) => this.disconnect(408, `nothing was heard for ${silence} ms`),
       () => this.forget(false),
@@ -144,13 +144,10 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#enqueue();
   }
 
-  reply({ command, parameters, body }: Message): void {
-    this.#workCommand = workCommandOf(command);
+  reply(message: Message): void {
+    this.#workCommand = workCommandOf(message.command);
     this.#restartHeartbeatTimer();
-    const work = this.#waitQueue.take(String(parameters.work_request_identifier ?? parameters.id));
-    // First: or its slot would go to the next request before the worker has PINGed.
-    this.#updateProfile();
-    work?.answer(body, parameters.error ?? undefined);
+    this.#work.reply(message);
     this.#leaveWhenDone();
   }
 
@@ -175,7 +172,7 @@ export class Scale0WorkerSession implements WorkerPort {
 
   /** Checks that it is there while its answers are awaited: an extra PONG does no harm, and fails where it is gone. */
   probe(): void {
-    if (this.#waitQueue.awaited === 0 || this.#dialect === "prototype") return;
+    if (this.#work.awaited === 0 || this.#dialect === "prototype") return;
     this.#peerSession.send("PONG", pong(this.#context.core));
   }
 
@@ -200,6 +197,16 @@ export class Scale0WorkerSession implements WorkerPort {
   }
 
   // Messages to the worker
+
+  #sendWork(command: WorkCommand | undefined, more: Parameters, body: readonly Uint8Array[]): void {
+    this.#inQueue = false;
+    const word = this.#workCommand ?? command ?? "WORKREQUEST";
+    const time = Math.round(now());
+    const id = word === "TASK" ? { id: more.work_request_identifier } : {};
+    const sent = this.#peerSession.send(word, { ...more, ...id, time, config_version: this.#config.version }, body);
+    // Not at once: dispatch is in the middle of assigning tasks.
+    if (!sent) queueMicrotask(() => this.forget(false));
+  }
 
   sendConfig(): void {
     if (this.#dialect === "scale0") {
@@ -235,7 +242,7 @@ export class Scale0WorkerSession implements WorkerPort {
     const others = brokers.others();
     if (others.length === 0 || this.#dialect === "prototype") return false;
     const why = "this broker is to be taken down";
-    if (this.#waitQueue.awaited === 0) {
+    if (this.#work.awaited === 0) {
       this.disconnect(301, why, others);
     } else if (this.#leaving === undefined) {
       this.#leaving = { code: 301, why };
@@ -257,7 +264,7 @@ export class Scale0WorkerSession implements WorkerPort {
   }
 
   #leaveWhenDone(): void {
-    if (this.#leaving !== undefined && this.#waitQueue.awaited === 0) {
+    if (this.#leaving !== undefined && this.#work.awaited === 0) {
       this.disconnect(this.#leaving.code, this.#leaving.why);
     }
   }
@@ -265,73 +272,23 @@ export class Scale0WorkerSession implements WorkerPort {
   // WorkerPort
 
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void {
-    const { core } = this.#context;
-    const clientRequest = attachment instanceof ClientRequest ? attachment : undefined;
-    const [messageId = ""] = Object.values(clientRequest?.messageId ?? {});
-    const identifier = `${clientRequest?.client ?? "laboro"}/${messageId}/${request}`;
-    const answer = (frames: readonly Uint8Array[], error: unknown): void => {
-      const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
-      core.requests.replied(this.#profile.id, request, joined(frames), failed, new WorkerReply(frames, error));
-    };
-    this.#waitQueue.add(identifier, { id: request, answer, timeoutMs });
-    this.#sendWork(
-      identifier,
-      clientRequest?.workCommand,
-      { ...clientRequest?.parameters, service },
-      clientRequest?.body ?? [body],
-    );
+    this.#work.call(request, service, body, timeoutMs, attachment);
   }
 
-  /** Nobody waits for it; the protocol has no message for that, and the worker stays busy with it. */
   cancelCall(request: RequestId): void {
-    const work = this.#waitQueue.abandon(request, now());
-    this.#updateProfile();
-    work?.answer([], undefined);
+    this.#work.cancelCall(request);
   }
 
-  /** Those that are calls: they are requests for which nobody but the store waits. */
   assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
-    const send = ({ name, service, body, done }: TaskCall): void => {
-      const answer = (frames: readonly Uint8Array[], error: unknown): void =>
-        done(joined(frames), error === undefined || error === "LABORO_DEADLINE" ? error : "LABORO_SERVICE_FAILED");
-      const identifier = `laboro/${name}/${tasks.attempt}`;
-      this.#waitQueue.add(identifier, { id: name, answer, timeoutMs: DEFAULT_TIMEOUT });
-      this.#sendWork(identifier, undefined, { service }, [body]);
-    };
-    const expired = (name: string): void => {
-      const work = this.#waitQueue.abandon(name, now());
-      this.#updateProfile();
-      work?.answer([Buffer.from("no answer in time")], "LABORO_DEADLINE");
-    };
-    this.#tasks.begin(job, tasks, entries, send, expired);
+    this.#work.assign(job, tasks, entries);
     this.#updateProfile();
-  }
-
-  #sendWork(identifier: string, word: WorkCommand | undefined, more: Parameters, body: readonly Uint8Array[]): void {
-    this.#inQueue = false;
-    const command = this.#workCommand ?? word ?? "WORKREQUEST";
-    const parameters: Parameters = {
-      ...more,
-      time: Math.round(now()),
-      config_version: this.#config.version,
-      work_request_identifier: identifier,
-      // Under the name that goes with the command.
-      [command === "TASK" ? "id" : "work_request_indentifier"]: identifier,
-    };
-    const sent = this.#peerSession.send(command, parameters, body);
-    // Not at once: dispatch is in the middle of assigning tasks.
-    if (!sent) queueMicrotask(() => this.forget(false));
   }
 
   /** It has begun with all that it has. */
   retract(): void {}
 
   cancel(tasks: readonly AttemptRange[]): void {
-    for (const name of this.#tasks.runningIn(tasks)) {
-      this.#waitQueue.abandon(name, now());
-      this.#updateProfile();
-      this.#tasks.returnTask(name);
-    }
+    this.#work.cancel(tasks);
   }
 
   drain(): void {}
@@ -362,8 +319,7 @@ export class Scale0WorkerSession implements WorkerPort {
     if (this.#state === "forgotten") return;
     this.#state = "forgotten";
     this.#heartbeatTimer.stop();
-    this.#waitQueue.clear();
-    this.#tasks.clear();
+    this.#work.clear();
     this.#onForgotten(orderly);
     if (this.#joined) this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
   }
@@ -372,8 +328,7 @@ export class Scale0WorkerSession implements WorkerPort {
 
   /** Into the LRU queue, if a slot is free. */
   #enqueue(): void {
-    this.#waitQueue.removeAbandoned(now());
-    const hasFreeSlot = this.#waitQueue.size < this.#connect.slots;
+    const hasFreeSlot = this.#work.busySlots() < this.#connect.slots;
     this.#inQueue = hasFreeSlot && this.#leaving === undefined && !this.#context.core.maintenance.draining;
     if (this.#joined) this.#updateProfile();
     else this.#join();
@@ -405,6 +360,6 @@ export class Scale0WorkerSession implements WorkerPort {
   }
 
   #slots(): number {
-    return this.#waitQueue.awaited + (this.#inQueue ? 1 : 0);
+    return this.#work.awaited + (this.#inQueue ? 1 : 0);
   }
 }

@@ -1,6 +1,6 @@
 /** The requests that a worker is answering, each for the broker that it came from. */
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
-import { type Parameters, replyCommand, workCommandOf } from "../commands.js";
+import { type Parameters, readWorkIdentifier, replyCommand, workCommandOf } from "../commands.js";
 import type { Message } from "../frames.js";
 import type { Scale0Link } from "./link.js";
 
@@ -38,14 +38,13 @@ export class ActiveRequests {
 
   /** Resolves when the answer is on its way. */
   async handle({ command, parameters, body }: Message, link: Scale0Link): Promise<void> {
-    const { work_request_identifier, id, service } = parameters;
-    // The notes that say TASK have the one, the text the other.
-    const of = work_request_identifier === undefined ? { id } : { work_request_identifier };
+    const of = readWorkIdentifier(parameters);
     const word = replyCommand(workCommandOf(command));
     this.#countByLink.set(link, (this.#countByLink.get(link) ?? 0) + 1);
     try {
-      const frames = framesOf(await this.#call(String(service), body, parameters));
-      link.send(word, of, frames);
+      const frames = framesOf(await this.#call(this.#serviceOf(parameters), body, parameters));
+      if (!link.send(word, of, frames))
+        throw new LaboroError("LABORO_BODY_TOO_LARGE", "the answer is too large to send");
     } catch (cause) {
       const { message } = asLaboroError(cause);
       link.send(word, { ...of, error: message }, [Buffer.from(message)]);
@@ -54,6 +53,12 @@ export class ActiveRequests {
     if (left > 0) this.#countByLink.set(link, left);
     else this.#countByLink.delete(link);
     for (const recheck of [...this.#waiting]) recheck();
+  }
+
+  /** The text names no service: then it is the only one that is offered here. */
+  #serviceOf({ service }: Parameters): string {
+    const [only, ...others] = Object.keys(this.#services);
+    return (service ?? undefined) === undefined && only !== undefined && others.length === 0 ? only : String(service);
   }
 
   async #call(service: string, body: readonly Uint8Array[], parameters: Parameters): Promise<Frame | readonly Frame[]> {

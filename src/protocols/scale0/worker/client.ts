@@ -7,11 +7,13 @@
  *
  * A client whose broker does not answer asks the others that it knows with NEEDBROKER; CHANGEBROKER takes it elsewhere.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { type BrokerUris, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { Scale0Link } from "./link.js";
 import { CONNECT_TIMEOUT_MS, firstSuccessful, unreachable } from "./registration.js";
+import { RetryDelay } from "./retry-delay.js";
 
 export interface Scale0ClientOptions {
   /** The client port of a broker, tcp://HOST:PORT. */
@@ -21,6 +23,10 @@ export interface Scale0ClientOptions {
   readonly identity?: string;
   readonly curve?: CurveClient;
   readonly connectTimeoutMs?: number;
+  /** The wait between two changes of broker that follow each other closely: so long at first, ten times as long later. */
+  readonly retryMs?: number;
+  /** How long after a request's deadline the broker's own refusal is awaited, because it says more; 2 s if absent. */
+  readonly marginMs?: number;
 }
 
 export interface Scale0RequestOptions {
@@ -48,7 +54,6 @@ interface Pending {
   readonly reject: (error: LaboroError) => void;
 }
 
-/** The broker's own deadline comes first: its error says more. */
 const MARGIN_MS = 2_000;
 const FOREVER_MS = 2 ** 31 - 1;
 
@@ -61,6 +66,7 @@ class Client implements Scale0Client {
   readonly #links = new Set<Scale0Link>();
   /** Requests that a broker did not take because it is to be taken down. */
   readonly #redirected = new Set<number>();
+  readonly #retryDelay: RetryDelay;
   #numbers = 0;
   #current: Scale0Link | undefined;
   #broker: string;
@@ -70,6 +76,7 @@ class Client implements Scale0Client {
   constructor(options: Scale0ClientOptions) {
     for (const url of [options.broker, ...(options.others ?? [])]) parseTcpUrl(url);
     this.#options = options;
+    this.#retryDelay = new RetryDelay(options.retryMs);
     this.#broker = options.broker;
   }
 
@@ -79,6 +86,7 @@ class Client implements Scale0Client {
 
   async request(service: string, body: Frames, options: Scale0RequestOptions = {}): Promise<readonly Uint8Array[]> {
     const { timeoutMs = DEFAULT_TIMEOUT, retry = false } = options;
+    const { marginMs = MARGIN_MS } = this.#options;
     if (this.#closed) throw new LaboroError("LABORO_BROKER_GONE", "this client is closed");
     const frames = (Array.isArray(body) ? body : [body]).map((one: Uint8Array | string) => Buffer.from(one));
     this.#link ??= this.#findBroker();
@@ -88,7 +96,7 @@ class Client implements Scale0Client {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
         () => this.#settle(id, (pending) => pending.reject(late(timeoutMs))),
-        Math.min(timeoutMs + MARGIN_MS, FOREVER_MS),
+        Math.min(timeoutMs + marginMs, FOREVER_MS),
       );
       const pending: Pending = {
         ...{ link, parameters, body: frames },
@@ -218,7 +226,7 @@ class Client implements Scale0Client {
   #changeBroker([first]: readonly BrokerUris[]): void {
     if (first === undefined || first.client_uri === "" || first.client_uri === this.#broker) return;
     this.#broker = first.client_uri;
-    this.#link = this.#findBroker();
+    this.#link = delay(this.#retryDelay.next()).then(() => this.#findBroker());
     const redirected = [...this.#redirected];
     this.#redirected.clear();
     this.#link.then(

@@ -4,10 +4,11 @@ import { type Config, isConfig, readConfig } from "../../../base/config-value.js
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
 import { type BrokerUris, readBrokers } from "../commands.js";
+import { JsonText } from "../json-text.js";
 
 export interface CachedConfig {
-  /** As the broker gave it; compared, not counted with. */
-  readonly version: string;
+  /** As the broker gave it. */
+  readonly version: JsonText | undefined;
   readonly config: Config;
 }
 
@@ -21,22 +22,27 @@ export function readCachedConfig(path: string): CachedConfig | undefined {
     throw badInput(`${path}: ${cause instanceof Error ? cause.message : cause}`, cause);
   }
   try {
-    const { version, config } = JSON.parse(text) as Partial<CachedConfig>;
-    return { version: String(version), config: readConfig(config) };
+    const { version, config } = JSON.parse(text) as { readonly version?: unknown; readonly config?: unknown };
+    return { version: typeof version === "string" ? asJson(version) : undefined, config: readConfig(config) };
   } catch (cause) {
     throw new LaboroError("LABORO_DATA_CORRUPT", `${path} holds no config; remove it to begin without`, { cause });
   }
 }
 
-export function writeCachedConfig(path: string, cached: CachedConfig): void {
-  writeFileAtomically(path, `${JSON.stringify(cached, null, 2)}\n`);
+/** The version is kept in its JSON text, which is text itself here: a reader of the file must not change it. */
+export function writeCachedConfig(path: string, { version, config }: CachedConfig): void {
+  writeFileAtomically(path, `${JSON.stringify({ version: version?.text, config }, null, 2)}\n`);
+}
+
+function asJson(text: string): JsonText {
+  JSON.parse(text);
+  return new JsonText(text);
 }
 
 /** The brokers that a config names, the preferred one first. */
 export function brokersIn(config: Config): BrokerUris[] {
   const preferred = isConfig(config.preferred_broker) ? [config.preferred_broker] : [];
-  // One alone may have come from a format that does not mark lists.
-  const group = isConfig(config.brokers) ? [config.brokers] : Array.isArray(config.brokers) ? config.brokers : [];
+  const group = Array.isArray(config.brokers) ? config.brokers : [];
   const all = readBrokers([...preferred, ...group]);
   return all.filter((one, at) => all.findIndex(({ identity }) => identity === one.identity) === at);
 }

@@ -33,6 +33,8 @@ export class Scale0Link {
   #closeReason: LaboroError | undefined;
   #wakeReader: (() => void) | undefined;
   #timeoutTimer: NodeJS.Timeout | undefined;
+  #connectTimer: NodeJS.Timeout | undefined;
+  #awaitsConfig = false;
 
   private constructor({ url, connectTimeoutMs, reconnectTimeoutMs = connectTimeoutMs }: Scale0LinkOptions) {
     this.url = url;
@@ -70,6 +72,28 @@ export class Scale0Link {
     return this.#dealer?.send(writeFrames({ command, parameters, body })) ?? false;
   }
 
+  /** Sends CONNECT after a delay. One that waits already is enough. */
+  connect(parameters: () => Parameters, delayMs: number): void {
+    const connect = (): void => {
+      this.cancelConnect();
+      this.#awaitsConfig = this.send("CONNECT", parameters());
+    };
+    if (delayMs === 0) connect();
+    else this.#connectTimer ??= setTimeout(connect, delayMs);
+  }
+
+  cancelConnect(): void {
+    clearTimeout(this.#connectTimer);
+    this.#connectTimer = undefined;
+  }
+
+  /** Whether a CONFIG that comes now answers a CONNECT. Only the first one does. */
+  answersConnect(): boolean {
+    const answers = this.#awaitsConfig;
+    this.#awaitsConfig = false;
+    return answers;
+  }
+
   /** The next thing that comes; throws LABORO_BROKER_GONE where none does in time, and what closed the link. */
   async receive(timeoutMs: number): Promise<LinkEvent> {
     const end = performance.now() + timeoutMs;
@@ -96,6 +120,7 @@ export class Scale0Link {
   fail(why: LaboroError): void {
     this.#closeReason ??= why;
     clearTimeout(this.#timeoutTimer);
+    this.cancelConnect();
     this.#wakeReader?.();
   }
 

@@ -2,11 +2,12 @@
 import { LaboroError } from "../../../base/errors.js";
 import type { CurveClient } from "../../zeromq/index.js";
 import { type BrokerUris, disconnectError, type Parameters, readBrokers } from "../commands.js";
+import type { Message } from "../frames.js";
 import { type LinkEvent, Scale0Link } from "./link.js";
 
 /** A CONNECT that is not answered in this time has failed. */
 export const CONNECT_TIMEOUT_MS = 5_000;
-/** Brokers that send on to others, one after the other, before it is a fault. */
+/** Redirects of one attempt. */
 const MAX_REDIRECTS = 5;
 /** With these codes a broker refuses this worker for good. */
 export const isFinalRefusal = (status: number): boolean => [400, 401, 409, 444, 501].includes(status);
@@ -16,11 +17,13 @@ export interface RegisteringWorker {
   readonly services: readonly string[];
   readonly connectTimeoutMs: number;
   readonly curve?: CurveClient;
-  /** The parameters of CONNECT, with the config version as it is now. */
-  connectParameters(): Parameters;
+  connect(link: Scale0Link): void;
+  /** CONNECT again. After a pause, where that was asked for just before. */
+  renegotiate(link: Scale0Link): void;
+  /** Resolves when the broker to which it was redirected may be tried. */
+  redirected(): Promise<void>;
   /** CONFIG has come. */
-  applyConfig(parameters: Parameters, body: readonly Uint8Array[]): void;
-  ping(link: Scale0Link): void;
+  configReceived(message: Message, link: Scale0Link): void;
 }
 
 /** The broker refuses this worker for good. */
@@ -38,7 +41,11 @@ export class Redirected extends Error {
 }
 
 /** CONNECT, CONFIG, PING, PONG. Follows redirects. Throws LABORO_BROKER_…, or RegistrationRefused. */
-export async function register(worker: RegisteringWorker, url: string, redirects = 0): Promise<Scale0Link> {
+export async function register(
+  worker: RegisteringWorker,
+  url: string,
+  redirects = { left: MAX_REDIRECTS },
+): Promise<Scale0Link> {
   const link = await openLink(worker, url);
   try {
     await negotiate(worker, link);
@@ -46,10 +53,11 @@ export async function register(worker: RegisteringWorker, url: string, redirects
   } catch (cause) {
     await link.close();
     if (!(cause instanceof Redirected)) throw cause;
-    if (redirects >= MAX_REDIRECTS) throw unreachable(`${MAX_REDIRECTS} brokers sent it on, one to another`);
+    if (redirects.left-- <= 0) throw unreachable(`it was redirected ${MAX_REDIRECTS} times, the last time by ${url}`);
+    await worker.redirected();
     return firstSuccessful(
       cause.brokers.map(({ worker_uri }) => worker_uri),
-      (uri) => register(worker, uri, redirects + 1),
+      (uri) => register(worker, uri, redirects),
     );
   }
 }
@@ -59,40 +67,44 @@ const openLink = ({ identity, curve, connectTimeoutMs }: RegisteringWorker, url:
 
 async function negotiate(worker: RegisteringWorker, link: Scale0Link): Promise<void> {
   const end = performance.now() + worker.connectTimeoutMs;
-  const left = (): number => Math.max(1, end - performance.now());
+  const left = (): number => end - performance.now();
   let stale = false;
+  let received = false;
   for (;;) {
-    const taken = await link.receive(left());
+    if (received && left() <= 0) throw unreachable(`${link.url} did not register it in ${worker.connectTimeoutMs} ms`);
+    const taken = await link.receive(Math.max(1, left()));
     if (taken === "opened") {
-      link.send("CONNECT", worker.connectParameters());
+      worker.connect(link);
       continue;
     }
-    const { command, parameters, body } = taken;
+    received = true;
+    const { command, parameters } = taken;
     if (command === "CONFIG") {
-      worker.applyConfig(parameters, body);
-      worker.ping(link);
+      worker.configReceived(taken, link);
     } else if (command === "PONG") {
       return;
     } else if (command === "FORCENEGOTIATE") {
-      link.send("CONNECT", worker.connectParameters());
+      worker.renegotiate(link);
     } else if (command === "CHANGEBROKER") {
       throw new Redirected(readBrokers(parameters.brokers));
     } else if (command === "DISCONNECTERROR") {
       const error = disconnectError(parameters);
-      if (error.status === 301) await awaitRedirect(link, left());
+      if (error.status === 301) await awaitRedirect(worker, link);
       if (isFinalRefusal(error.status) || (error.status === 426 && stale)) throw new RegistrationRefused(error);
       if (error.status !== 426 && error.status !== 408) throw error;
       stale = true;
-      link.send("CONNECT", worker.connectParameters());
+      worker.renegotiate(link);
     }
   }
 }
 
+const needParameters = ({ identity, services }: RegisteringWorker): Parameters => ({ identity, services });
+
 /** 301 has come: CHANGEBROKER follows, or is asked for. */
-export async function awaitRedirect(link: Scale0Link, timeoutMs: number): Promise<never> {
-  link.send("NEEDBROKER", {});
+export async function awaitRedirect(worker: RegisteringWorker, link: Scale0Link): Promise<never> {
+  link.send("NEEDBROKER", needParameters(worker));
   for (;;) {
-    const taken = await link.receive(timeoutMs);
+    const taken = await link.receive(worker.connectTimeoutMs);
     if (taken !== "opened" && taken.command === "CHANGEBROKER")
       throw new Redirected(readBrokers(taken.parameters.brokers));
   }
@@ -104,12 +116,11 @@ export async function needBroker(
   url: string,
   preferred: string | undefined,
 ): Promise<readonly BrokerUris[]> {
-  const { identity, services, connectTimeoutMs } = worker;
   const link = await openLink(worker, url);
   try {
-    const request = { identity, services, ...(preferred === undefined ? {} : { preferred_broker: preferred }) };
+    const request = { ...needParameters(worker), ...(preferred === undefined ? {} : { preferred_broker: preferred }) };
     for (;;) {
-      const taken: LinkEvent = await link.receive(connectTimeoutMs);
+      const taken: LinkEvent = await link.receive(worker.connectTimeoutMs);
       if (taken === "opened") link.send("NEEDBROKER", request);
       else if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
       else if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);

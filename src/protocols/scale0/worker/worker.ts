@@ -9,13 +9,14 @@
  * Once it was registered it does not give up: it tries its own broker and those of the group until one answers.
  */
 import { hostname } from "node:os";
-import { type Config, isConfig } from "../../../base/config-value.js";
+import { type Config, readConfig } from "../../../base/config-value.js";
 import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } from "../commands.js";
-import { type ConfigFormats, type ConfigType, configTypeOf, loadConfigFormats } from "../config-formats.js";
+import { parseConfig } from "../config-formats.js";
 import type { Message } from "../frames.js";
+import { JsonText } from "../json-text.js";
 import { ActiveRequests, type Scale0Handler } from "./active-requests.js";
 import { brokersIn, readCachedConfig, writeCachedConfig } from "./config-cache.js";
 import type { Scale0Link } from "./link.js";
@@ -31,6 +32,7 @@ import {
   register,
   unreachable,
 } from "./registration.js";
+import { RetryDelay } from "./retry-delay.js";
 
 export type { Scale0Call, Scale0Handler } from "./active-requests.js";
 
@@ -43,7 +45,6 @@ export interface Scale0WorkerOptions {
   readonly identity?: string;
   readonly services: Readonly<Record<string, Scale0Handler>>;
   readonly slots?: number;
-  readonly configType?: ConfigType;
   /** Longer than the config's, if it is to be; never shorter. */
   readonly heartbeatMs?: number;
   /** Go on where no broker answers at the first start. */
@@ -52,8 +53,9 @@ export interface Scale0WorkerOptions {
   readonly configCache?: string;
   readonly curve?: CurveClient;
   readonly connectTimeoutMs?: number;
+  /** The wait between two attempts that follow each other closely: so long at first, up to ten times as long later. */
+  readonly retryMs?: number;
   readonly log?: Log;
-  readonly onConfig?: (config: Config, version: string) => void;
   readonly onRegistered?: (broker: string) => void;
 }
 
@@ -66,14 +68,10 @@ export interface Scale0Worker {
   stop(graceMs?: number): Promise<void>;
 }
 
-const FIRST_RETRY_DELAY_MS = 500;
-const MAX_RETRY_DELAY_MS = 5_000;
 const GRACE_MS = 5_000;
 
 /** Throws LABORO_BAD_INPUT; what comes later is in `ended`. */
-export async function startScale0Worker(options: Scale0WorkerOptions): Promise<Scale0Worker> {
-  return new Worker(options, await loadConfigFormats());
-}
+export const startScale0Worker = (options: Scale0WorkerOptions): Scale0Worker => new Worker(options);
 
 class Worker implements Scale0Worker, RegisteringWorker {
   readonly identity: string;
@@ -82,12 +80,13 @@ class Worker implements Scale0Worker, RegisteringWorker {
   readonly connectTimeoutMs: number;
   readonly curve?: CurveClient;
   readonly #options: Scale0WorkerOptions;
-  readonly #formats: ConfigFormats;
   readonly #log: Log;
   readonly #slots: number;
   readonly #activeRequests: ActiveRequests;
+  readonly #retryDelay: RetryDelay;
   #config: Config = {};
-  #version: string | undefined;
+  /** Given back as it came. */
+  #version: JsonText | undefined;
   #preferred: string;
   #everRegistered = false;
   #link: Scale0Link | undefined;
@@ -97,9 +96,8 @@ class Worker implements Scale0Worker, RegisteringWorker {
     this.#stopped = resolve;
   });
 
-  constructor(options: Scale0WorkerOptions, formats: ConfigFormats) {
+  constructor(options: Scale0WorkerOptions) {
     this.#options = options;
-    this.#formats = formats;
     this.#log = options.log ?? SILENT;
     this.identity = options.identity ?? `${hostname()}-${process.pid}`;
     this.services = Object.keys(options.services);
@@ -107,6 +105,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
     if (options.curve !== undefined) this.curve = options.curve;
     this.#slots = options.slots ?? 1;
     this.#activeRequests = new ActiveRequests(options.services);
+    this.#retryDelay = new RetryDelay(options.retryMs);
     const known = options.configCache === undefined ? undefined : readCachedConfig(options.configCache);
     if (known !== undefined) {
       this.#config = known.config;
@@ -127,7 +126,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
 
   async stop(graceMs = GRACE_MS): Promise<void> {
     // Nothing new comes after the CONFIG that answers this.
-    if (!this.#stopping) this.#link?.send("CONNECT", this.connectParameters());
+    if (!this.#stopping && this.#link !== undefined) this.connect(this.#link);
     this.#stopping = true;
     this.#stopped();
     const graceTimer = setTimeout(() => {
@@ -141,11 +140,10 @@ class Worker implements Scale0Worker, RegisteringWorker {
   // The main loop
 
   async #run(): Promise<void> {
-    for (let pause = FIRST_RETRY_DELAY_MS; !this.#stopping; ) {
+    for (; !this.#stopping; await this.#pause(this.#retryDelay.next())) {
       try {
         const link = await this.#unlessStopped(this.#findBroker());
         if (link === undefined) return;
-        pause = FIRST_RETRY_DELAY_MS;
         await this.#serve(link);
       } catch (cause) {
         if (this.#stopping) return;
@@ -157,8 +155,6 @@ class Worker implements Scale0Worker, RegisteringWorker {
         const error = asLaboroError(cause);
         if (!this.#everRegistered && this.#options.keepTrying !== true) throw unreachable(error.message);
         this.#log.warn({ code: error.code }, `no broker: ${error.message}; it is tried again`);
-        await this.#pause(pause);
-        pause = Math.min(2 * pause, MAX_RETRY_DELAY_MS);
       }
     }
   }
@@ -200,7 +196,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
   #registered(link: Scale0Link): Scale0Link {
     this.#preferred = link.url;
     this.#everRegistered = true;
-    this.#log.info({ broker: link.url, version: this.#version }, "registered with the broker");
+    this.#log.info({ broker: link.url, version: this.#version?.text }, "registered with the broker");
     this.#options.onRegistered?.(link.url);
     return link;
   }
@@ -211,7 +207,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
     let interval = this.#heartbeatMs();
     let pingTimer = setInterval(() => this.ping(link), interval);
     try {
-      if (this.#stopping) link.send("CONNECT", this.connectParameters());
+      if (this.#stopping) this.connect(link);
       for (;;) {
         const taken = await link.receive(3 * interval);
         if (taken === "opened") this.ping(link);
@@ -229,6 +225,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
       this.#log.info({ broker: first?.worker_uri }, "the broker says to go to another");
     } finally {
       clearInterval(pingTimer);
+      link.cancelConnect();
       this.#link = undefined;
       // Requests of this broker are answered there, while another broker is being found.
       const left = this.#activeRequests.whenIdle(link).then(() => link.close());
@@ -237,7 +234,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
   }
 
   async #handleMessage(message: Message, link: Scale0Link): Promise<void> {
-    const { command, parameters, body } = message;
+    const { command, parameters } = message;
     switch (command) {
       case "WORKREQUEST":
       case "TASK":
@@ -248,17 +245,16 @@ class Worker implements Scale0Worker, RegisteringWorker {
         if (this.#activeRequests.count < this.#slots) this.ping(link);
         return;
       case "CONFIG":
-        this.applyConfig(parameters, body);
-        this.ping(link);
+        this.configReceived(message, link);
         return;
       case "FORCENEGOTIATE":
-        link.send("CONNECT", this.connectParameters());
+        this.renegotiate(link);
         return;
       case "CHANGEBROKER":
         throw new Redirected(readBrokers(parameters.brokers));
       case "DISCONNECTERROR": {
         const error = disconnectError(parameters);
-        if (error.status === 301) await awaitRedirect(link, this.connectTimeoutMs);
+        if (error.status === 301) await awaitRedirect(this, link);
         // After any other code the broker has forgotten this worker, which registers again.
         throw isFinalRefusal(error.status) ? new RegistrationRefused(error) : error;
       }
@@ -269,28 +265,38 @@ class Worker implements Scale0Worker, RegisteringWorker {
 
   // RegisteringWorker
 
-  connectParameters(): Parameters {
-    const { configType = "JSON" } = this.#options;
-    const known = this.#version === undefined ? {} : { config_version: this.#version };
-    return { config_type: configType, services: this.services, slots: this.#slots, ...known };
+  connect(link: Scale0Link, delayMs = 0): void {
+    link.connect(() => this.#connectParameters(), delayMs);
   }
 
-  applyConfig(
-    { config_type: type, config_version: version, config }: Parameters,
-    [frame]: readonly Uint8Array[],
-  ): void {
-    const { configCache, onConfig } = this.#options;
-    const text: unknown = frame === undefined ? config : Buffer.from(frame).toString();
+  /** Before another broker is tried. */
+  redirected(): Promise<void> {
+    return this.#pause(this.#retryDelay.next());
+  }
+
+  renegotiate(link: Scale0Link): void {
+    this.connect(link, this.#retryDelay.next());
+  }
+
+  /** The version in the text's spelling, and in that of all other messages. */
+  #connectParameters(): Parameters {
+    const version = this.#version === undefined ? {} : { configversion: this.#version, config_version: this.#version };
+    return { config_type: "JSON", ...version, services: this.services, slots: this.#slots };
+  }
+
+  /** A config that comes unasked is acknowledged by the next heartbeat. */
+  configReceived({ parameters, body: [frame] }: Message, link: Scale0Link): void {
+    const { config_version: version, config } = parameters;
     try {
-      if (typeof text === "string") this.#config = this.#formats[configTypeOf(String(type)) ?? "JSON"].read(text);
-      else if (isConfig(text as Config)) this.#config = text as Config;
-      this.#version = version === undefined ? undefined : String(version);
-      onConfig?.(this.#config, this.#version ?? "");
-      if (configCache !== undefined)
-        writeCachedConfig(configCache, { version: this.#version ?? "", config: this.#config });
+      const given: unknown = frame === undefined ? config : Buffer.from(frame).toString();
+      this.#config = typeof given === "string" ? parseConfig(given) : readConfig(given ?? {});
+      this.#version = version instanceof JsonText ? version : undefined;
+      const { configCache } = this.#options;
+      if (configCache !== undefined) writeCachedConfig(configCache, { version: this.#version, config: this.#config });
     } catch (cause) {
       this.#log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }
+    if (link.answersConnect()) this.ping(link);
   }
 
   /** A heartbeat, and the sign that a slot is free: the broker counts the requests that it has assigned. */

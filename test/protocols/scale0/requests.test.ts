@@ -2,52 +2,6 @@ import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import { answerOne, dealer, numbering, openScale0, req, startedWorker } from "./kit.js";
 
-describe("a worker's startup", () => {
-  it("is CONNECT, CONFIG, PING, PONG, and only that PING registers it", async () => {
-    const shop = await openScale0();
-    const worker = dealer(shop.workers, "w1");
-    const [command, parameters, body] = await worker.ask("CONNECT", {
-      config_type: "JSON",
-      services: ["upper", "lower"],
-    });
-    expect([command, parameters]).toEqual(["CONFIG", { config_type: "JSON", config_version: 0, config: body }]);
-    const self = { identity: expect.any(String), worker_uri: shop.workers, client_uri: shop.clients };
-    expect(JSON.parse(body ?? "")).toEqual({
-      identity: "w1",
-      services: ["upper", "lower"],
-      heartbeat_interval: 2000,
-      preferred_broker: self,
-      brokers: [self],
-    });
-    expect(await shop.client.workers()).toEqual([]);
-    const time = Date.now();
-    const pong = await worker.ask("PING", { heartbeat_interval: 5000, time, config_version: 0 });
-    expect(pong).toEqual(["PONG", { time, broker_time: expect.any(Number), config_version: 0 }]);
-    expect(await shop.client.workers()).toMatchObject([
-      { name: "w1", protocol: "scale0", services: ["upper", "lower"], total: { slots: 1 }, free: { slots: 1 } },
-    ]);
-  });
-
-  it.each([
-    ["XML", /^<config version="0">\n {2}<identity>w1<\/identity>/],
-    ["ZFL", /^# config version 0\nidentity = w1\n/],
-    ["zfl", /^# config version 0\n/],
-  ])("gives the config as %s", async (config_type, expected) => {
-    const shop = await openScale0();
-    const [, parameters, body] = await dealer(shop.workers, "w1").ask("CONNECT", { config_type, configversion: 7 });
-    expect(parameters).toMatchObject({ config_type: config_type.toUpperCase(), config_version: 0, config: body });
-    expect(body).toMatch(expected);
-  });
-
-  it("is forced on a worker that PINGs unknown", async () => {
-    const shop = await openScale0();
-    const worker = dealer(shop.workers, "w1");
-    expect(await worker.ask("PING", { time: Date.now() })).toEqual(["FORCENEGOTIATE", { reason: expect.any(String) }]);
-    expect((await worker.ask("CONNECT", {}))[0]).toBe("CONFIG");
-    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
-  });
-});
-
 describe("work", () => {
   it("goes from a DEALER client to a worker and back, its frames untouched", async () => {
     const shop = await openScale0();
