@@ -13,10 +13,8 @@ export function packageVersion(): string {
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }
 
-/** The file of a thread, which is beside the module that starts it. For a source it is the compiled one: Node runs no TypeScript there. */
+/** The file of a thread: beside the compiled module that starts it. The bundle and the sources use the bundle's. */
 export function threadFile(name: string, module: string): URL {
   const beside = new URL(name, module);
-  if (existsSync(beside)) return beside;
-  const root = packageRoot();
-  return new URL(beside.href.replace(`${root.href}src/`, `${root.href}dist/`));
+  return existsSync(beside) ? beside : new URL(`dist/bundle/${name.replace(/js$/, "cjs")}`, packageRoot());
 }

@@ -12,6 +12,7 @@ import {
   createState,
   Decisions,
   type Done,
+  isUrgent,
   loadRecords,
   nextTimerAt,
   onCommitted,
@@ -184,8 +185,12 @@ export class Core extends CoreView {
     if (this.#endedPorts.has(port)) throw new LaboroError("LABORO_BROKER_GONE", "the worker's connection has ended");
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
     this.#ports.set(profile.id, port);
-    const { keep, drop } = this.decide((out) => onWorkerJoined(this.state, out, profile, held, now()));
-    this.#knownWorkers.set(profile.id, profile.name);
+    const { keep, drop } = this.decide((out) => {
+      const joined = onWorkerJoined(this.state, out, profile, held, now());
+      // Within the step: after it, a difference in number makes `decide` look through all workers.
+      this.#knownWorkers.set(profile.id, profile.name);
+      return joined;
+    });
     this.moves?.joined(profile.id);
     this.events.add({ kind: "worker-joined", worker: profile.id, name: profile.name });
     const ends = await this.store.storedOutputBytes(keep);
@@ -257,15 +262,16 @@ export class Core extends CoreView {
     return this.claimOf(id, job, index)?.attempt === attempt;
   }
 
-  /** Bytes of output. `handled` is called when they are stored, or dropped if the task is not this worker's; in the order of the calls. */
-  workerOutput(id: WorkerId, chunk: OutputChunk, handled: () => void): void {
-    if (!this.#holds(id, chunk)) {
-      this.decide(() => {}, handled);
-      return;
-    }
-    this.#commits.write({ op: "output", chunks: [chunk] }, () => {
+  /**
+   * Output of tasks. `handled` is called when it is stored, and what is of tasks that are not this worker's is dropped; in the order of
+   * the calls.
+   */
+  workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
+    const chunks = given.filter((chunk) => this.#holds(id, chunk));
+    this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
       handled();
-      if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
+      if (this.taskUpdates.size === 0) return;
+      for (const { job, index } of chunks) this.taskUpdates.notify(taskKey(job, index), undefined);
     });
   }
 

@@ -3,4 +3,4 @@ import { watchOutputErrors } from "./lib/output-errors.js";
 import { runProgram } from "./lib/program.js";
 
 watchOutputErrors();
-await runProgram(process.argv.slice(2));
+void runProgram(process.argv.slice(2));

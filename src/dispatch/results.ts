@@ -59,12 +59,17 @@ export function onStarted(
   }
 }
 
+/** Whether what the worker sends has to be committed at once. With prefetched tasks it goes on without an answer. */
+export const isUrgent = (worker: WorkerState | undefined): boolean => worker === undefined || worker.prefetched === 0;
+
 /** Attempts have ended. Returns how many of them no longer counted. */
 export function onDone(state: State, out: Decisions, id: WorkerId, done: readonly Done[], now: number): number {
   const worker = state.workers.get(id);
   if (worker === undefined) return done.length;
   const resultsByClaim = new Map<Claim, ClaimResults>();
   const successes: boolean[] = [];
+  // The steps below set it again where something may not wait.
+  out.urgent = isUrgent(worker);
   let stale = 0;
   let last: Claim | undefined;
   let claimResults = newClaimResults();
@@ -109,6 +114,7 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.signal !== undefined) result.signal = one.signal;
   if (one.timedOut !== undefined) result.timedOut = one.timedOut;
   if (one.error !== undefined) result.error = one.error;
+  if (one.output !== undefined) result.output = one.output;
   if (!good && !cancelled && !job.failedTooOften && claim.failures < job.job.limits.retries) {
     const failures = claim.failures + 1;
     const notBefore = now + backoffMs(state.settings, failures);
@@ -142,11 +148,17 @@ function recordResults(
   for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
     settle(out, claim, results);
     if (returned.length > 0) returnToQueue(state, out, claim, { returned, earlierAttempts, avoid: true }, now);
+    // A caller may wait for the end of the job.
+    if (!hasOpenTasks(claim.job)) out.urgent = true;
     reindexJob(state, claim.job);
   }
   // Before anything of these jobs is handed out again.
   for (const { job } of resultsByClaim.keys()) checkMaxFails(state, out, job);
 }
+
+/** False where the results that are being recorded end the job. */
+const hasOpenTasks = ({ assigned, waiting, inBackoff, mayLease }: JobState): boolean =>
+  assigned > 0 || waiting.front !== undefined || inBackoff.size > 0 || mayLease;
 
 function settle(out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
   if (results.length === 0) return;

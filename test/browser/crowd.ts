@@ -44,13 +44,16 @@ export const quick = ({ broker }: Scene, name: string, { failEvery, until = Infi
   ...IDLE,
   assign: (job, { first, last, attempt }) => {
     const id = WorkerId(name);
-    const all = Array.from({ length: last - first + 1 }, (_, at) => ({ job: job.id, index: first + at, attempt }));
-    const done = all
-      .filter(({ index }) => index < until)
-      .map((task) => {
-        const code = task.index % failEvery === failEvery - 1 ? 1 : 0;
-        return { ...task, code, started: 1, ended: 2, outputBytes: 0 };
-      });
+    const all = Array.from({ length: last - first + 1 }, (_, at) => ({
+      job: job.id,
+      index: first + at,
+      attempt,
+      code: (first + at) % failEvery === failEvery - 1 ? 1 : 0,
+      started: 1,
+      ended: 2,
+      outputBytes: 0,
+    }));
+    const done = all.slice(0, Math.max(0, until - first));
     setImmediate(() => {
       broker.core.workerStarted(id, all);
       if (done.length > 0) broker.core.workerDone(id, done, () => {});

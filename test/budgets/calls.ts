@@ -3,8 +3,7 @@
  * in the code that is counted knows about it.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { LABORO, REPOSITORY } from "../support/launched.js";
 
@@ -101,8 +100,11 @@ function laboro(
   return { status, stdout, stderr };
 }
 
+/** On the disk of the repository: how much is sent together depends on how long a sync takes, and in memory it takes no time. */
 function inFolder<T>(act: (dir: string) => T): T {
-  const dir = mkdtempSync(join(tmpdir(), "laboro-budget-"));
+  const output = join(REPOSITORY, "test", "output");
+  mkdirSync(output, { recursive: true });
+  const dir = mkdtempSync(join(output, "budget-"));
   try {
     return act(dir);
   } finally {

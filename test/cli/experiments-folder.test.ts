@@ -114,6 +114,7 @@ describe("a result", () => {
     await file.sync();
     expect(() => readFileSync(join(dir, "sub", "a.res"))).toThrow();
     file.publish();
+    await file.syncName();
     expect(readFileSync(join(dir, "sub", "a.res"), "latin1")).toBe(`${"a".repeat(300_000)}end`);
     const other = new ResFile("b", options);
     other.write(Buffer.alloc(300_000, "b"));
@@ -134,6 +135,7 @@ describe("a result", () => {
     const file = new ResFile("empty", place());
     await file.sync();
     file.publish();
+    await file.syncName();
     expect(readFileSync(join(dir, "empty.res"), "latin1")).toBe("");
   });
 });

@@ -66,7 +66,7 @@ describe("laboro runner", () => {
     const { stdout, stderr, code } = await runner(["1", "-c", `127.0.0.1:${served.port}`, "--data", home]);
     expect([code, stdout.includes("Done!")]).toEqual([1, false]);
     const [, file = ""] = /the manager did not take a result; it is in (\S+)/.exec(stderr) ?? [];
-    expect(readFileSync(file, "utf8")).toMatch(/^runexp summary: success\n[^]*\nRES:done\n$/);
+    expect(readFileSync(file, "utf8")).toMatch(/^runexp summary: success\n[\s\S]*\nRES:done\n$/);
   });
 
   it("takes what the command line leaves open from ~/.runexp", async () => {

@@ -3,17 +3,21 @@ import { performance } from "node:perf_hooks";
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Polls until the condition gives something other than false or undefined, and gives that; fails at the deadline. */
+/**
+ * Polls until the condition gives something other than false or undefined, and gives that; fails at the deadline. The longer it has waited,
+ * the less often it asks, so that a wait costs the others little.
+ */
 export async function until<T>(
   what: string,
   condition: () => T | false | undefined | Promise<T | false | undefined>,
   deadlineMs = 25_000,
 ): Promise<T> {
-  const end = performance.now() + deadlineMs;
+  const begun = performance.now();
   for (;;) {
     const found = await condition();
     if (found !== false && found !== undefined) return found;
-    if (performance.now() > end) throw new Error(`not within ${deadlineMs} ms: ${what}`);
-    await sleep(5);
+    const waitedMs = performance.now() - begun;
+    if (waitedMs > deadlineMs) throw new Error(`not within ${deadlineMs} ms: ${what}`);
+    await sleep(Math.min(5 + waitedMs / 20, 25));
   }
 }

@@ -1,7 +1,7 @@
 /** Plain HTTP and TLS on one port: a TLS connection begins with the byte 0x16, and no method of HTTP does. */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
-import { createServer } from "node:tls";
+import type { Server as TlsServer } from "node:tls";
 import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { CertificatePair } from "../access/certificates.js";
 
@@ -46,21 +46,24 @@ export function acceptConnections(
   });
 }
 
+/** The server of TLS is made for the first connection: to make it takes longer than all else at the start of a broker. */
 function tlsBefore(
   accept: (socket: Socket) => void,
   certificate: () => Promise<CertificatePair>,
 ): (socket: Socket) => void {
   let current: CertificatePair | undefined;
-  const tls = createServer({ ALPNProtocols: ["http/1.1"] });
-  tls.on("secureConnection", accept);
-  tls.on("tlsClientError", (_error, socket) => socket.destroy());
+  let server: TlsServer | undefined;
   return (socket) => {
     socket.on("error", () => socket.destroy());
-    certificate().then(
-      (pair) => {
-        if (pair !== current) tls.setSecureContext({ ...pair, minVersion: "TLSv1.2" });
+    Promise.all([certificate(), import("node:tls")]).then(
+      ([pair, tls]) => {
+        server ??= tls
+          .createServer({ ALPNProtocols: ["http/1.1"] })
+          .on("secureConnection", accept)
+          .on("tlsClientError", (_error, refused) => refused.destroy());
+        if (pair !== current) server.setSecureContext({ ...pair, minVersion: "TLSv1.2" });
         current = pair;
-        tls.emit("connection", socket);
+        server.emit("connection", socket);
       },
       // Logged where it was made.
       () => socket.destroy(),

@@ -12,7 +12,7 @@ import type {
   OutputOptions,
   OutputPage,
   RecoveredState,
-  ResultFilter,
+  ResultOptions,
   ResultPage,
   Store,
   Write,
@@ -20,7 +20,7 @@ import type {
 } from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { jobFrom, submittedJob } from "./job-spec.js";
+import { jobFrom, submitRow, submittedJob } from "./job-spec.js";
 import type { RerunRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
@@ -65,7 +65,7 @@ class SqliteStore implements Store {
   }
 
   async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
-    const packed = packWrites(writes);
+    const packed = packWrites(writes, submitRow);
     const rows = unpackWriteResults(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
     return rows.map((row, at) => writeResultFrom(row, writes[at], now));
   }
@@ -86,10 +86,7 @@ class SqliteStore implements Store {
     return rows.length > options.limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async results(
-    job: JobId,
-    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
-  ): Promise<ResultPage> {
+  async results(job: JobId, options: ResultOptions): Promise<ResultPage> {
     const { limit } = options;
     const found = await this.#thread.call("results", { ...options, job, limit: limit + 1 });
     const beyond = found[limit];

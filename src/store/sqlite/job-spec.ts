@@ -2,11 +2,21 @@
 import { pack, unpack } from "msgpackr";
 import { type Job, type JobSpec, newJob } from "../../model/job.js";
 import type { Write } from "../../model/store.js";
-import type { JobRow, SubmittedRow } from "./messages.js";
+import { chunkEntries } from "../entry-chunks.js";
+import type { JobRow, SubmitRow, SubmittedRow } from "./messages.js";
 
-export function encodeSpec(spec: JobSpec): Uint8Array {
+function encodeSpec(spec: JobSpec): Uint8Array {
   // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
   return new Uint8Array(pack(spec));
+}
+
+export function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
+  const { op, id, job, lease, rangeId } = write;
+  const { name, count, held, key = null, idempotencyKey = null } = job;
+  const { pool } = job.requirement;
+  const numbered = id === undefined ? {} : { id };
+  const row = { op, ...numbered, spec: encodeSpec(job), name, pool, key, idempotencyKey, count, held, lease, rangeId };
+  return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 
 export function jobFrom(row: JobRow): Job {

@@ -139,6 +139,7 @@ class BrokerExperiments {
     file.write(output);
     await file.sync();
     file.publish();
+    await file.syncName();
     aftermath.set(name, status === "success");
     if (status === "failure") this.#failed++;
     screen.assigned(result.worker, displayPath(name), ++this.#done, all.length);

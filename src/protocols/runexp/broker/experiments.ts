@@ -20,6 +20,8 @@ export interface ResultFile {
   sync(): Promise<void>;
   /** Gives it its name: from now on it is the result. */
   publish(): void;
+  /** Resolves when its name is on disk too. */
+  syncName(): Promise<void>;
   abandon(): void;
 }
 

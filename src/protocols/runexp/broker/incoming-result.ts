@@ -77,10 +77,9 @@ export class IncomingResult {
     }
     // Before RICEVIS: otherwise a process killed in between would lose an acknowledged result.
     this.#file?.publish();
-    if (this.#file !== undefined) onDurable();
     const recorded = settle({ job, index, attempt, started, ended: now(), outputBytes: this.#stored, ...outcome });
-    if (this.#file !== undefined) return true;
-    await recorded;
+    // Beside the broker's own commit: a record without its file is an experiment that the next start runs again.
+    await (this.#file === undefined ? recorded : this.#file.syncName());
     onDurable();
     return true;
   }
@@ -101,7 +100,7 @@ export class IncomingResult {
     this.#stored += bytes.length;
     this.#bytesQueued(bytes.length);
     const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
-    this.#core.workerOutput(this.worker, chunk, () => this.#bytesWritten(bytes.length));
+    this.#core.workerOutput(this.worker, [chunk], () => this.#bytesWritten(bytes.length));
   }
 
   #bytesQueued(bytes: number): void {

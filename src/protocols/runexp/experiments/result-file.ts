@@ -3,7 +3,7 @@ import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { errnoOf } from "../../../base/errors.js";
-import { syncDirectory, writeFailure, writeFully } from "../../../base/files/durable.js";
+import { writeFailure, writeFully } from "../../../base/files/durable.js";
 import type { ResultFile } from "../broker/experiments.js";
 import { bytesOf, displayPath } from "./folder.js";
 
@@ -23,6 +23,7 @@ export class ResFile implements ResultFile {
   readonly #draft: string;
   #fd: number | undefined;
   #written = 0;
+  #newFolder = false;
 
   /** `name` is one of bytes. */
   constructor(name: string, { outputs, drafts }: ResFileOptions) {
@@ -53,16 +54,14 @@ export class ResFile implements ResultFile {
   publish(): void {
     this.#close();
     const [from, to] = [bytesOf(this.#draft), bytesOf(this.#path)];
-    const folder = dirname(this.#path);
     try {
       try {
         fs.renameSync(from, to);
-        syncDirectory(bytesOf(folder));
       } catch (cause) {
         if (errnoOf(cause) !== "ENOENT") throw cause;
-        fs.mkdirSync(bytesOf(folder), { recursive: true });
+        fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
+        this.#newFolder = true;
         fs.renameSync(from, to);
-        this.#syncFolders();
       }
     } catch (cause) {
       throw this.#failure(cause);
@@ -70,10 +69,16 @@ export class ResFile implements ResultFile {
   }
 
   /** The names of new folders must be on disk too. */
-  #syncFolders(): void {
-    for (let folder = dirname(this.#path); folder.length >= this.#outputs.length; folder = dirname(folder)) {
-      syncDirectory(bytesOf(folder));
-      if (folder === dirname(folder)) return;
+  async syncName(): Promise<void> {
+    const top = this.#newFolder ? this.#outputs : dirname(this.#path);
+    try {
+      for (let folder = dirname(this.#path); folder.length >= top.length; folder = dirname(folder)) {
+        const directory = await fs.promises.open(bytesOf(folder), "r");
+        await directory.sync().finally(() => directory.close());
+        if (folder === dirname(folder)) return;
+      }
+    } catch (cause) {
+      throw this.#failure(cause);
     }
   }
 

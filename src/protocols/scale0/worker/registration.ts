@@ -70,9 +70,13 @@ async function negotiate(worker: RegisteringWorker, link: Scale0Link): Promise<v
   const left = (): number => end - performance.now();
   let stale = false;
   let received = false;
+  const isLate = (): boolean => received && left() <= 0;
+  const late = () => unreachable(`${link.url} did not register it in ${worker.connectTimeoutMs} ms`);
   for (;;) {
-    if (received && left() <= 0) throw unreachable(`${link.url} did not register it in ${worker.connectTimeoutMs} ms`);
-    const taken = await link.receive(Math.max(1, left()));
+    if (isLate()) throw late();
+    const taken = await link.receive(Math.max(1, left())).catch((cause: unknown) => {
+      throw isLate() ? late() : cause;
+    });
     if (taken === "opened") {
       worker.connect(link);
       continue;
