@@ -196,11 +196,16 @@ export abstract class AssignedTasks<D extends object> {
         task.since = this.core.claimOf(id, job, index)?.startedAt ?? task.since;
       }
     }
-    this.#id = id;
+    await this.joinNew(profile);
+  }
+
+  /** A worker that has no tasks yet. It has joined at once, unless brokers share the store: its next message may be a late result. */
+  async joinNew(profile: TaskWorkerProfile): Promise<void> {
+    this.#id = profile.id;
     const held = this.all().map((task) => ({ ...rangeOf(task), state: "running" as const }));
     const total = { slots: this.claimedCount };
     await this.core.workerJoins({ ...profile, services: [], reserveRequests: 0, total }, held, this.#port);
-    if (this.#closed) this.core.workerDisconnected(id, this.#port, false);
+    if (this.#closed) this.core.workerDisconnected(profile.id, this.#port, false);
   }
 
   /** The worker was asked to stop: its disconnect is orderly. `now`: it goes without a report of its tasks. */

@@ -5,6 +5,7 @@ import type { AttemptRange } from "../../dispatch/index.js";
 import type { WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { Core } from "../core.js";
+import { isInRanges, rangeOf } from "./assigned-tasks.js";
 
 export interface TaskCall {
   readonly name: string;
@@ -61,21 +62,14 @@ export class CallTasks {
 
   /** The names of the running tasks in these ranges. */
   runningIn(tasks: readonly AttemptRange[]): string[] {
-    const found: string[] = [];
-    for (const { job, first, last } of tasks) {
-      for (const [name, task] of this.#running) {
-        if (task.job === job && task.index >= first && task.index <= last) found.push(name);
-      }
-    }
-    return found;
+    return [...this.#running].filter(([, task]) => isInRanges(task, tasks)).map(([name]) => name);
   }
 
   /** The task was cancelled: the worker may still run it, but the answer is not used. */
   returnTask(name: string): void {
     const task = this.#remove(name);
     if (task === undefined) return;
-    const { job, index, attempt } = task;
-    this.#core.workerRetracted(this.#worker, [{ job, first: index, last: index, attempt }]);
+    this.#core.workerRetracted(this.#worker, [rangeOf(task)]);
   }
 
   clear(): void {

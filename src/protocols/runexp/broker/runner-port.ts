@@ -16,12 +16,13 @@ import { randomUUID } from "node:crypto";
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
-import type { AttemptRange, Done, WorkerProfile } from "../../../dispatch/index.js";
+import type { AttemptRange, Done } from "../../../dispatch/index.js";
 import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { SentTask } from "./experiments.js";
 import type { ConnectedRunner, Manager } from "./manager.js";
-import { type PackedTask, packTask, type UnsentTask } from "./task-packing.js";
+import { type RunnerTask, RunnerTasks } from "./runner-tasks.js";
+import { type PackedTask, packTask } from "./task-packing.js";
 
 /** How an open PETO is answered. */
 export interface PetoReplies {
@@ -42,7 +43,8 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   readonly host: string;
   readonly #manager: Manager;
   readonly #replies: PetoReplies;
-  readonly #profile: WorkerProfile;
+  readonly #tasks: RunnerTasks;
+  readonly #address: string;
   #state: "joining" | "working" | "gone" = "joining";
   /** It has got, or is to get, FINO. */
   #finishing = false;
@@ -50,8 +52,6 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   #petoOpen = false;
   /** Threads that have delivered a result and are about to ask. */
   #expectedPetos = 0;
-  #unsent: UnsentTask[] = [];
-  readonly #sent = new Map<string, SentTask>();
   #nextPetoTimer: NodeJS.Timeout | undefined;
   #assignmentTimer: NodeJS.Timeout | undefined;
   /** The connection is closed by the broker. */
@@ -62,32 +62,23 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#replies = replies;
     this.host = host;
     this.id = manager.newId(host);
-    this.#profile = {
-      id: this.id,
-      session: SessionId(randomUUID()),
-      name: host,
-      protocol: "runexp",
-      pool: manager.pool,
-      tags: [],
-      services: [],
-      total: { slots: 0 },
-      reserveRequests: 0,
-      resumable: false,
-      canPrefetch: false,
-      taskKinds: ["script", "command"],
-      address,
-    };
+    this.#address = address;
+    this.#tasks = new RunnerTasks(manager.core, this, {
+      slots: (used) => used + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0)),
+      mayTake: () => !this.#finishing,
+      onPending: () => this.#assigned(),
+    });
   }
 
   async join(): Promise<void> {
-    await this.#manager.core.workerJoins(this.#profile, [], this);
-    if (this.#state === "gone") {
-      this.#manager.core.workerDisconnected(this.id, this, false);
-      return;
-    }
+    const { id, host: name } = this;
+    const profile = { id, session: SessionId(randomUUID()), name, protocol: "runexp", pool: this.#manager.pool };
+    const takes = { tags: [], resumable: false, canPrefetch: false, taskKinds: ["script", "command"] } as const;
+    await this.#tasks.joinNew({ ...profile, ...takes, address: this.#address });
+    if (this.#state === "gone") return;
     this.#state = "working";
     this.#manager.joined(this);
-    this.#updateSlots();
+    this.#tasks.publishSlots();
     this.answerOpenPeto();
   }
 
@@ -100,10 +91,11 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     clearTimeout(this.#nextPetoTimer);
     clearTimeout(this.#assignmentTimer);
     if (known && !orderly && !this.#closing) {
-      const { length } = [...this.#sent.values()].filter(({ experiment }) => experiment);
+      const { length } = this.#tasks.all().filter(({ sent }) => sent?.experiment === true);
       this.#manager.experiments?.lost(this.host, length);
     }
-    if (known) this.#manager.core.workerDisconnected(this.id, this, orderly);
+    if (orderly) this.#tasks.giveBackAll();
+    this.#tasks.disconnected(orderly);
     this.#manager.gone(this);
   }
 
@@ -112,32 +104,32 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   petoReceived(): void {
     this.#petoOpen = true;
     if (this.#expectedPetos > 0) this.#expectedPetos--;
-    this.#updateSlots();
+    this.#tasks.publishSlots();
     this.answerOpenPeto();
   }
 
   /** The script of this task is on its way. */
-  scriptSent(task: SentTask): void {
-    task.started = now();
-    this.#manager.core.workerStarted(this.id, [task]);
-    this.#manager.recordAssignment(this.host, task);
-    if (task.experiment) this.#manager.experiments?.assigned(this.host, task.name);
+  scriptSent(sent: SentTask): void {
+    sent.started = now();
+    const task = this.#tasks.sent(sent.name);
+    if (task !== undefined) this.#tasks.started(task);
+    this.#manager.recordAssignment(this.host, sent);
+    if (sent.experiment) this.#manager.experiments?.assigned(this.host, sent.name);
   }
 
   sent(name: string): SentTask | undefined {
-    return this.#sent.get(name);
+    return this.#tasks.sent(name)?.sent;
   }
 
   /** It has this task after all. */
   adopt(task: SentTask): void {
-    this.#sent.set(task.name, task);
-    this.#updateSlots();
+    this.#tasks.adopt(task);
   }
 
   /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
-    if (this.#sent.delete(name) && !this.#finishing) this.#expectedPetos++;
-    this.#updateSlots();
+    if (this.#remove(name) && !this.#finishing) this.#expectedPetos++;
+    this.#tasks.publishSlots();
     return new Promise((resolve) => this.#manager.core.workerDone(worker, [done], resolve));
   }
 
@@ -150,8 +142,13 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   }
 
   forgetTask(name: string): void {
-    this.#sent.delete(name);
-    this.#updateSlots();
+    if (this.#remove(name)) this.#tasks.publishSlots();
+  }
+
+  #remove(name: string): boolean {
+    const task = this.#tasks.sent(name);
+    if (task !== undefined) this.#tasks.remove(task);
+    return task !== undefined;
   }
 
   /** The answer to an open PETO, as far as there is one. */
@@ -162,7 +159,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   }
 
   get hasUnsent(): boolean {
-    return (this.#manager.core.worker(this.id)?.assigned ?? 0) > this.#sent.size;
+    return (this.#manager.core.worker(this.id)?.assigned ?? 0) > this.#tasks.usedSlots;
   }
 
   /** False where there is no answer yet. */
@@ -170,19 +167,19 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     const worker = this.#manager.core.worker(this.id);
     if (this.#finishing) return this.#reply(() => this.#replies.finish());
     if (worker?.standing === "banned") {
-      this.#returnUnsent();
+      this.#tasks.drain();
       return this.#reply(() => this.#replies.ban());
     }
-    const next = this.#unsent.shift();
+    const next = this.#tasks.nextUnsent();
     if (next !== undefined) return this.#sendTask(next);
     if (this.hasUnsent) return this.#waitForAssignment();
     const open = this.#manager.experiments?.whereOpen(this.id);
-    if (open === "here" || (open === "elsewhere" && this.#sent.size > 0 && !this.#manager.anyUnsent)) {
+    if (open === "here" || (open === "elsewhere" && this.#tasks.usedSlots > 0 && !this.#manager.anyUnsent)) {
       this.#finishing = true;
       return true;
     }
     if (worker?.standing === "suspended") return this.#reply(() => this.#replies.hold());
-    if (this.#sent.size === 0) return false;
+    if (this.#tasks.usedSlots === 0) return false;
     return open === undefined ? this.#reply(() => this.#replies.hold()) : this.#waitForAssignment();
   }
 
@@ -197,86 +194,69 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     clearTimeout(this.#assignmentTimer);
     this.#assignmentTimer = undefined;
     send();
-    this.#updateSlots();
+    this.#tasks.publishSlots();
     return true;
   }
 
-  #sendTask(task: UnsentTask): true {
+  #sendTask(task: RunnerTask): true {
     const made = this.#packTask(task);
     if (made === undefined) return true;
-    this.#reply(() => {
-      this.#sent.set(made.sent.name, made.sent);
-      this.#replies.sendJob(made.sent.name, made.kind, made.content);
-    });
+    task.sent = made.sent;
+    this.#reply(() => this.#replies.sendJob(made.sent.name, made.kind, made.content));
     this.#manager.answerOpenPetos();
     return true;
   }
 
   /** Undefined where no runner can do it: then it has failed. */
-  #packTask(task: UnsentTask): PackedTask | undefined {
+  #packTask(task: RunnerTask): PackedTask | undefined {
     const { core, experiments, secret } = this.#manager;
+    const { job, index, attempt, entry } = task;
+    const open = core.job(job);
     try {
-      return packTask(task, experiments, secret);
+      if (open !== undefined) return packTask({ job: open, index, attempt, entry }, experiments, secret);
     } catch (cause) {
-      const { job, index, attempt } = task;
       const times = { started: now(), ended: now(), outputBytes: 0 };
       const error = asLaboroError(cause).message;
-      core.workerDone(this.id, [{ job: job.id, index, attempt, ...times, error }], () =>
-        this.#manager.answerOpenPetos(),
-      );
-      return undefined;
+      core.workerDone(this.id, [{ job, index, attempt, ...times, error }], () => this.#manager.answerOpenPetos());
     }
+    this.#tasks.remove(task);
+    return undefined;
   }
 
   #assignmentTimedOut(): void {
     this.#assignmentTimer = undefined;
-    if (this.#petoOpen && this.#sent.size > 0) this.#reply(() => this.#replies.hold());
+    if (this.#petoOpen && this.#tasks.usedSlots > 0) this.#reply(() => this.#replies.hold());
   }
 
   /** It did not ask after all: the unsent tasks return to the queue. */
   #nextPetoTimedOut(): void {
     this.#nextPetoTimer = undefined;
     this.#expectedPetos = 0;
-    this.#updateSlots();
-    if (!this.#petoOpen) this.#returnUnsent();
+    this.#tasks.publishSlots();
+    if (!this.#petoOpen) this.#tasks.drain();
   }
 
-  /** Reports the usable slots to dispatch. */
-  #updateSlots(): void {
-    if (this.#state !== "working") return;
-    const slots = this.#sent.size + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0));
-    this.#manager.core.workerSlots(this.id, slots);
-  }
-
-  #returnUnsent(tasks: readonly UnsentTask[] = this.#unsent): void {
-    this.#unsent = this.#unsent.filter((task) => !tasks.includes(task));
-    if (tasks.length > 0) this.#manager.core.workerRetracted(this.id, tasks.map(asRange));
+  /** Tasks were assigned. */
+  #assigned(): void {
+    this.answerOpenPeto();
+    // It may have got ATENDI meanwhile.
+    if (this.#tasks.count("unsent") > 0 && this.#state === "working")
+      this.#nextPetoTimer ??= setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
   }
 
   // Calls of the core
 
-  assign(job: Job, { first, last, attempt }: AttemptRange, entries: Entries | undefined): void {
-    for (let index = first; index <= last; index++) {
-      const entry = entries?.[index - first];
-      this.#unsent.push({ job, index, attempt, ...(entry === undefined ? {} : { entry }) });
-    }
-    if (this.#finishing) this.#returnUnsent();
-    else this.answerOpenPeto();
-    // It may have got ATENDI meanwhile.
-    if (this.#unsent.length > 0 && this.#state === "working")
-      this.#nextPetoTimer ??= setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
+  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
+    this.#tasks.assign(job, tasks, entries);
   }
 
   retract(tasks: readonly AttemptRange[]): void {
-    // Answered in any case, as dispatch waits for it.
-    const back = this.#unsent.filter((task) => tasks.some((range) => contains(range, task)));
-    this.#unsent = this.#unsent.filter((task) => !back.includes(task));
-    this.#manager.core.workerRetracted(this.id, back.map(asRange));
+    this.#tasks.retract(tasks);
   }
 
   /** The protocol has no message for it: a running task comes to its end, and is recorded as cancelled then. */
   cancel(tasks: readonly AttemptRange[]): void {
-    this.#returnUnsent(this.#unsent.filter((task) => tasks.some((range) => contains(range, task))));
+    this.#tasks.retract(tasks);
   }
 
   call(): void {}
@@ -286,8 +266,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   drain(): void {
     this.#finishing = true;
     this.#expectedPetos = 0;
-    this.#returnUnsent();
-    this.#updateSlots();
+    this.#tasks.drain();
     this.answerOpenPeto();
   }
 
@@ -302,13 +281,3 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#replies.close(reason);
   }
 }
-
-const asRange = ({ job, index, attempt }: UnsentTask): AttemptRange => ({
-  job: job.id,
-  first: index,
-  last: index,
-  attempt,
-});
-
-const contains = ({ job, first, last, attempt }: AttemptRange, task: UnsentTask): boolean =>
-  task.job.id === job && task.attempt === attempt && first <= task.index && task.index <= last;

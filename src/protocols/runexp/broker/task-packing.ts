@@ -13,7 +13,7 @@ export interface UnsentTask {
   readonly job: Job;
   readonly index: TaskIndex;
   readonly attempt: Attempt;
-  readonly entry?: Bytes;
+  readonly entry?: Bytes | undefined;
 }
 
 export interface PackedTask {
