@@ -2,6 +2,7 @@
 import { LaboroError } from "../../base/errors.js";
 import * as input from "../../model/input.js";
 import { type ConfigType, configTypeOf } from "./config-formats.js";
+import { JsonText } from "./json-text.js";
 
 export const DEFAULT_HEARTBEAT_MS = 2_000;
 
@@ -42,7 +43,7 @@ export const DISCONNECT_CODES = {
 } as const;
 export type DisconnectCode = keyof typeof DISCONNECT_CODES;
 
-export type MessageId = string | number;
+export type MessageId = string | number | JsonText;
 /** A message id under the name that the client has for it, as it gets it back. */
 export type MessageIdParameter =
   | { readonly message_id: MessageId }
@@ -138,6 +139,8 @@ function readVersion(value: unknown, what: string): string {
 }
 
 const IDENTIFIER_NAMES = ["work_request_identifier", "work_request_indentifier"] as const;
+/** What a peer gives back to the one that made it. */
+export const ID_NAMES = ["message_id", "id", ...IDENTIFIER_NAMES] as const;
 
 /** The identifier of a piece of work under the names that it came with. Where work is called TASK, that may be `id`. */
 export function readWorkIdentifier(parameters: Parameters): Parameters {
@@ -172,7 +175,8 @@ export function readMessageId(command: Command, { message_id, id }: Parameters):
 }
 
 function plainId(value: unknown, what: string): MessageId {
-  if (typeof value === "number" || (typeof value === "string" && value.length <= MAX_ID)) return value;
+  if (typeof value === "number") return value;
+  if ((typeof value === "string" || value instanceof JsonText) && String(value).length <= MAX_ID) return value;
   throw input.unexpectedValue(what, `a number or text of up to ${MAX_ID} characters`, value);
 }
 
