@@ -29,7 +29,7 @@ export type WorkCommand = "WORKREQUEST" | "TASK";
 export const replyCommand = (word: WorkCommand): Command => (word === "TASK" ? "TASKREPLY" : "WORKREPLY");
 export const workCommandOf = (command: Command): WorkCommand => (command.startsWith("TASK") ? "TASK" : "WORKREQUEST");
 
-export const DISCONNECT_CODES = {
+const DISCONNECT_CODES = {
   301: "moved",
   400: "malformed",
   401: "not authorised",
@@ -42,6 +42,8 @@ export const DISCONNECT_CODES = {
   504: "no answer in time",
 } as const;
 export type DisconnectCode = keyof typeof DISCONNECT_CODES;
+export const disconnectText = (code: DisconnectCode, why?: string): string =>
+  why === undefined ? DISCONNECT_CODES[code] : `${DISCONNECT_CODES[code]}: ${why}`;
 
 export type MessageId = string | number | JsonText;
 /** A message id under the name that the client has for it, as it gets it back. */

@@ -230,17 +230,10 @@ it("WORKREQUEST: work_request_indentifier is given back in the spelling that it 
     await broker.say("WORKREQUEST", { service: "upper", ...identifier }, "abc");
     expect(await broker.hearOf("WORKREPLY")).toEqual(["WORKREPLY", identifier, "ABC"]);
   }
-});
-
-it("WORKREQUEST: an identifier that is a number keeps all its digits", async () => {
-  const { broker } = await registered();
-  await broker.sayText("WORKREQUEST", '{"work_request_identifier":18446744073709551615,"body":"abc"}');
-  for (;;) {
-    const text = await broker.hearText();
-    if (text.includes("heartbeat_interval")) continue;
-    expect(text).toBe('{"work_request_identifier":18446744073709551615}');
-    return;
-  }
+  // A number keeps all its digits.
+  const number = '{"work_request_identifier":18446744073709551615}';
+  await broker.sayText("WORKREQUEST", number);
+  await until("it is answered", async () => (await broker.hearText()) === number);
 });
 
 it("WORKREQUEST: body comes in frames or as the parameter", async () => {
