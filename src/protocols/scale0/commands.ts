@@ -182,7 +182,7 @@ function plainId(value: unknown, what: string): MessageId {
   throw input.unexpectedValue(what, `a number or text of up to ${MAX_ID} characters`, value);
 }
 
-/** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */
+/** The brokers of a CHANGEBROKER. Entries that are none are left out. */
 export function readBrokers(value: unknown): BrokerUris[] {
   if (!Array.isArray(value)) return [];
   return value.flatMap((one: unknown) => {
