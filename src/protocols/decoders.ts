@@ -23,5 +23,5 @@ export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = 
   fuq1: async () => (await import("./fuq/decode.js")).decoderV1,
   "round-robin": async () => (await import("./round-robin/describe.js")).decoder,
   runexp: async () => (await import("./runexp/decode.js")).decoder,
-  scale0: async () => (await import("./scale0/decode.js")).decoder,
+  scale0: async () => (await import("./scale0/describe.js")).decoder,
 };

@@ -1,5 +1,6 @@
 /** Messages in readable form: in traces of connections and in `laboro decode scale0`. */
-import { type Message, printable, type ReceivedFrames } from "./frames.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
+import { type Message, printable, type ReceivedFrames, readFrames } from "./frames.js";
 
 /** Printable text, else hexadecimal. */
 export function describeIdentity(identity: Buffer): string {
@@ -28,19 +29,46 @@ const shortened = ([name, value]: readonly [string, unknown]): readonly [string,
   typeof value === "string" && value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT)}…` : value,
 ];
 
-export const describeMessage = ({
-  command,
-  parameters,
-  body,
-}: Message): { name: string; fields: Record<string, unknown> } => ({
+export const describeMessage = ({ command, parameters, body }: Message): DecodedMessage => ({
   name: command,
   fields: { ...Object.fromEntries(Object.entries(parameters).map(shortened)), ...describeBody(body) },
 });
 
-export function describeFrames(frames: ReceivedFrames): { name: string; fields: Record<string, unknown> } {
+export function describeFrames(frames: ReceivedFrames): DecodedMessage {
   if (frames.kind === "message") return describeMessage(frames);
   if (frames.kind === "prototype") return { name: frames.word, fields: { value: printable(frames.value) } };
   return frames.kind === "unknown"
     ? { name: frames.command, fields: { unknown: true } }
     : { name: "?", fields: { malformed: frames.why } };
+}
+
+/** `laboro decode scale0`: messages in their frames, with or without ZeroMQ's routing frame in front. */
+export const decoder = (): Decoder => ({ push: (_direction, frames) => [decoded(frames)], end: () => [] });
+
+function decoded(frames: readonly Uint8Array[]): DecodedMessage {
+  const plain = described(frames);
+  if (plain.note === undefined || frames.length < 2) return plain;
+  const [identity = new Uint8Array(0), ...rest] = frames;
+  const routed = described(rest);
+  if (routed.note !== undefined) return published(frames) ?? greeting(frames) ?? plain;
+  return { ...routed, fields: { peer: describeIdentity(Buffer.from(identity)), ...routed.fields } };
+}
+
+function described(frames: readonly Uint8Array[]): DecodedMessage {
+  const received = readFrames(frames);
+  const { name, fields } = describeFrames(received);
+  if (received.kind === "malformed") return { name, fields: {}, note: received.why };
+  return received.kind === "unknown" ? { name, fields: {}, note: "unknown command" } : { name, fields };
+}
+
+/** The broker's answer to a worker that listens itself. */
+const greeting = ([word, value]: readonly Uint8Array[]): DecodedMessage | undefined =>
+  Buffer.from(word ?? "").toString() === "OK" && value?.length === 0 ? { name: "OK", fields: {} } : undefined;
+
+/** What the prototype's broker publishes: a worker's id, a word, and maybe a value. */
+function published([topic, word, value]: readonly Uint8Array[]): DecodedMessage | undefined {
+  const name = Buffer.from(word ?? "").toString();
+  if (topic === undefined || (name !== "OK" && name !== "HEARTBEAT")) return undefined;
+  const peer = describeIdentity(Buffer.from(topic));
+  return { name, fields: value === undefined ? { peer } : { peer, value: Buffer.from(value).toString() } };
 }

@@ -43,7 +43,7 @@ export interface BindOptions {
   readonly host: string;
   /** 0 takes any free one. */
   readonly port: number;
-  readonly curve?: CurveServer;
+  readonly curve?: CurveServer | undefined;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
   /** Counts and bounds the connections; not those with CURVE, which ZeroMQ accepts itself. */
@@ -107,12 +107,12 @@ export interface ConnectOptions {
   /** tcp://HOST:PORT */
   readonly url: string;
   /** An automatic one if absent. */
-  readonly identity?: string;
-  readonly curve?: CurveClient;
+  readonly identity?: string | undefined;
+  readonly curve?: CurveClient | undefined;
   readonly heartbeatMs?: number;
   /** The wait before it connects again: so long at first, doubled up to `reconnectMaxMs`. */
-  readonly reconnectMs?: number;
-  readonly reconnectMaxMs?: number;
+  readonly reconnectMs?: number | undefined;
+  readonly reconnectMaxMs?: number | undefined;
 }
 
 export interface DealerListener {

@@ -8,8 +8,8 @@ import { ConsoleOutput, commandList, runConsole } from "./console.js";
 export interface ClientConsoleOptions {
   readonly url: string;
   readonly level: number;
-  readonly script?: string;
-  readonly curve?: CurveClient;
+  readonly script?: string | undefined;
+  readonly curve?: CurveClient | undefined;
 }
 
 /** Of a bulk test, in flight at a time. */
@@ -21,7 +21,7 @@ const MARKS = 100;
 
 export async function runClientConsole({ url, level, script, curve }: ClientConsoleOptions): Promise<number> {
   const output = new ConsoleOutput("CLIENT", level);
-  const client = await RoundRobinClient.open({ url, ...(curve === undefined ? {} : { curve }) });
+  const client = await RoundRobinClient.open({ url, curve });
 
   const stream = async (): Promise<void> => {
     const fault = testDataError(await client.stream(STREAM_SIZE), STREAM_SIZE);
@@ -51,7 +51,7 @@ export async function runClientConsole({ url, level, script, curve }: ClientCons
     bulkdata: { takes: "N", run: (count: number) => bulk("STREAM", count, stream, output) },
   } as const;
   output.log(1, `for the server at ${url}; commands: ${commandList(commands)}`);
-  await runConsole({ commands, output, ...(script === undefined ? {} : { script }) });
+  await runConsole({ commands, output, script });
   await client.close();
   output.log(1, "finished");
   return output.failures;

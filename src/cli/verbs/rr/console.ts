@@ -18,7 +18,7 @@ export interface ConsoleOptions {
   readonly commands: Readonly<Record<string, ConsoleCommand>>;
   readonly output: ConsoleOutput;
   /** Commands are read from this file instead of standard input. */
-  readonly script?: string;
+  readonly script?: string | undefined;
 }
 
 const MAX_COUNT = 10_000_000;

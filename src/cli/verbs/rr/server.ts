@@ -23,8 +23,8 @@ export interface ServerConsoleOptions {
   readonly insecure: boolean;
   readonly settings: ListenerSettings;
   /** The data directory; a temporary one if absent. */
-  readonly data?: string;
-  readonly script?: string;
+  readonly data?: string | undefined;
+  readonly script?: string | undefined;
 }
 
 export async function runServerConsole(options: ServerConsoleOptions): Promise<number> {
@@ -55,7 +55,7 @@ export async function runServerConsole(options: ServerConsoleOptions): Promise<n
       };
       output.log(1, `listening on ${listener.urls.join(", ")}; commands: ${commandList(commands)}`);
       output.log(1, `laboro's own verbs find it with LABORO_DATA=${dir}`);
-      await runConsole({ commands, output, ...(script === undefined ? {} : { script }) });
+      await runConsole({ commands, output, script });
       await listener.close();
     } finally {
       await broker.stop();

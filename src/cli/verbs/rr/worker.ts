@@ -7,8 +7,8 @@ import { ConsoleOutput, commandList, runConsole } from "./console.js";
 export interface WorkerConsoleOptions {
   readonly url: string;
   readonly level: number;
-  readonly script?: string;
-  readonly curve?: CurveClient;
+  readonly script?: string | undefined;
+  readonly curve?: CurveClient | undefined;
 }
 
 /** Workers of this console during a bulk test, each with ten slots. */
@@ -21,7 +21,7 @@ export async function runWorkerConsole({ url, level, script, curve }: WorkerCons
     RoundRobinWorker.open({
       url,
       slots: SLOTS,
-      ...(curve === undefined ? {} : { curve }),
+      curve,
       onMessage: (message) =>
         output.log(
           1,
@@ -76,7 +76,7 @@ export async function runWorkerConsole({ url, level, script, curve }: WorkerCons
     endbulk: { run: endBulk },
   };
   output.log(1, `for the server at ${url}; commands: ${commandList(commands)}`);
-  await runConsole({ commands, output, ...(script === undefined ? {} : { script }) });
+  await runConsole({ commands, output, script });
   await endBulk();
   await parent.close();
   output.log(1, "finished");

@@ -37,7 +37,7 @@ export async function openRoundRobinListener(
         guard: context.guard.of(PROTOCOL),
         identity: (peer, reached) => serverIdentityFor(peer, identities, reached),
         onPeerError: (address, code, why) => peerErrors.report(PROTOCOL, address, code, why),
-        ...(curve === undefined ? {} : { curve }),
+        curve,
       },
       server,
     );

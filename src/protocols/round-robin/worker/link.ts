@@ -13,7 +13,7 @@ import { FAILURE, id8, type Message, type MessageInit, makeMessage, readMessage 
 export interface RoundRobinLinkOptions {
   /** tcp://HOST:PORT, spelled as the server spells its own identity. */
   readonly url: string;
-  readonly curve?: CurveClient;
+  readonly curve?: CurveClient | undefined;
   readonly heartbeatMs?: number;
   readonly reconnectMs?: number;
   readonly reconnectMaxMs?: number;
@@ -65,13 +65,7 @@ export class RoundRobinLink {
     const link = new RoundRobinLink(options, listener);
     const { url, curve, reconnectMs, reconnectMaxMs } = options;
     const dealer = await openDealer(
-      {
-        url,
-        identity: link.identity,
-        ...(curve === undefined ? {} : { curve }),
-        ...(reconnectMs === undefined ? {} : { reconnectMs }),
-        ...(reconnectMaxMs === undefined ? {} : { reconnectMaxMs }),
-      },
+      { url, identity: link.identity, curve, reconnectMs, reconnectMaxMs },
       {
         opened: () => link.#greet(),
         message: (frames) => link.#received(frames),

@@ -1,4 +1,7 @@
-/** The work that a worker was given: requests of clients, and tasks that are calls. All of it is in its wait queue until it is answered. */
+/**
+ * The work that a worker was given: requests of clients, and tasks that are calls. All of it is in the worker's part of the wait queue
+ * until it is answered. What nobody waits for any more stays there, because the worker is still busy with it and cannot be stopped.
+ */
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
 import { CallTasks, type TaskCall } from "../../../broker/sessions/call-tasks.js";
@@ -8,10 +11,21 @@ import type { Entries, Job } from "../../../model/job.js";
 import { DEFAULT_TIMEOUT, type Parameters, readWorkIdentifier, type WorkCommand } from "../commands.js";
 import { joined, type Message } from "../frames.js";
 import { ClientRequest, WorkerReply } from "./context.js";
-import { WaitQueue } from "./wait-queue.js";
 
 /** Of a task without a time limit: heartbeats show that its worker is there. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
+
+/** A request, or a task that is one. */
+interface WorkItem {
+  /** The number of the request, or the name of the task. */
+  readonly id: RequestId | string;
+  /** `error` is the worker's; undefined for a good answer. */
+  readonly answer: (body: readonly Uint8Array[], error: unknown) => void;
+  /** How long its asker waits. */
+  readonly timeoutMs: number;
+  /** Nobody waits for it since then. */
+  abandonedSince?: number;
+}
 
 export interface AssignedWorkOptions {
   readonly core: Core;
@@ -25,7 +39,8 @@ export interface AssignedWorkOptions {
 export class AssignedWork {
   readonly #options: AssignedWorkOptions;
   readonly #tasks: CallTasks;
-  readonly #waitQueue = new WaitQueue();
+  /** By the identifier that the worker gives back. */
+  readonly #waitQueue = new Map<string, WorkItem>();
 
   constructor(options: AssignedWorkOptions) {
     this.#options = options;
@@ -34,12 +49,20 @@ export class AssignedWork {
 
   /** How many somebody waits for. */
   get awaited(): number {
-    return this.#waitQueue.awaited;
+    let count = 0;
+    for (const { abandonedSince } of this.#waitQueue.values()) if (abandonedSince === undefined) count++;
+    return count;
   }
 
-  /** All that the worker is busy with. */
+  /**
+   * All that the worker is busy with. A worker that goes on and on without an answer has none: it gets its slot back after as long again
+   * as the asker waited.
+   */
   busySlots(): number {
-    this.#waitQueue.removeAbandoned(now());
+    const time = now();
+    for (const [identifier, { timeoutMs, abandonedSince }] of this.#waitQueue) {
+      if (abandonedSince !== undefined && time - abandonedSince > timeoutMs) this.#waitQueue.delete(identifier);
+    }
     return this.#waitQueue.size;
   }
 
@@ -52,7 +75,7 @@ export class AssignedWork {
       const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
       core.requests.replied(worker, request, joined(frames), failed, new WorkerReply(frames, error));
     };
-    this.#waitQueue.add(identifier, { id: request, answer, timeoutMs });
+    this.#waitQueue.set(identifier, { id: request, answer, timeoutMs });
     const parameters = { ...clientRequest?.parameters, service };
     this.#send(identifier, clientRequest?.workCommand, parameters, clientRequest?.body ?? [body]);
   }
@@ -68,7 +91,7 @@ export class AssignedWork {
       const answer = (frames: readonly Uint8Array[], error: unknown): void =>
         done(joined(frames), error === undefined || error === "LABORO_DEADLINE" ? error : "LABORO_SERVICE_FAILED");
       const identifier = `laboro/${name}/${tasks.attempt}`;
-      this.#waitQueue.add(identifier, { id: name, answer, timeoutMs: DEFAULT_TIMEOUT });
+      this.#waitQueue.set(identifier, { id: name, answer, timeoutMs: DEFAULT_TIMEOUT });
       this.#send(identifier, undefined, { service }, [body]);
     };
     const expired = (name: string): void =>
@@ -85,10 +108,11 @@ export class AssignedWork {
 
   /** WORKREPLY or TASKREPLY. One that is not waited for is dropped. */
   reply({ parameters, body }: Message): void {
-    const [identifier] = Object.values(readWorkIdentifier(parameters));
-    const work = this.#waitQueue.take(String(identifier));
+    const identifier = String(Object.values(readWorkIdentifier(parameters))[0]);
+    const work = this.#waitQueue.get(identifier);
+    this.#waitQueue.delete(identifier);
     this.#options.onReleased();
-    work?.answer(body, parameters.error ?? undefined);
+    if (work?.abandonedSince === undefined) work?.answer(body, parameters.error ?? undefined);
   }
 
   clear(): void {
@@ -96,10 +120,12 @@ export class AssignedWork {
     this.#tasks.clear();
   }
 
-  #abandon(id: RequestId | string) {
-    const work = this.#waitQueue.abandon(id, now());
+  /** What it was, if somebody waited for it. */
+  #abandon(id: WorkItem["id"]): WorkItem | undefined {
+    const awaited = [...this.#waitQueue.values()].find((one) => one.id === id && one.abandonedSince === undefined);
+    if (awaited !== undefined) awaited.abandonedSince = now();
     this.#options.onReleased();
-    return work;
+    return awaited;
   }
 
   #send(identifier: string, command: WorkCommand | undefined, more: Parameters, body: readonly Uint8Array[]): void {

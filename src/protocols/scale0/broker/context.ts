@@ -1,11 +1,10 @@
 /** What the client port and the worker port of a Scale0 listener share. */
-
 import { now } from "../../../base/clock.js";
 import type { ErrorCode } from "../../../base/errors.js";
+import type { GroupBroker } from "../../../broker/config/group.js";
 import type { Core } from "../../../broker/core.js";
 import { readSettings, type Settings } from "../../../model/worker-settings.js";
-import type { MessageIdParameter, Parameters, WorkCommand } from "../commands.js";
-import type { Brokers } from "./brokers.js";
+import type { BrokerUris, MessageIdParameter, Parameters, WorkCommand } from "../commands.js";
 
 export interface Scale0Context {
   readonly core: Core;
@@ -39,7 +38,7 @@ const CLOCK_TOLERANCE_MS = 60_000;
 /** A clock that counts seconds is below this for the next thousand years; one that counts milliseconds has been above it since 1973. */
 const SECONDS_BELOW = 100_000_000_000;
 
-export const settingsOf = (core: Core): Settings => readSettings(core.config.current.settings);
+const settingsOf = (core: Core): Settings => readSettings(core.config.current.settings);
 
 /** The parameters of PONG. `time` is that of the PING by the text, and the broker's by the later notes: where the PING had none, it is. */
 export function pong(core: Core, time?: number): Parameters {
@@ -55,3 +54,56 @@ export function clockError(core: Core, time: number | undefined, now: number): s
   if (Math.abs(off) <= clockTolerance) return undefined;
   return `yours is ${Math.abs(off)} ms ${off > 0 ? "ahead of" : "behind"} the broker's, ${clockTolerance} ms are allowed`;
 }
+
+/** The brokers that a peer may use: this one, those of its group, and those in the config. */
+export class Brokers {
+  readonly #core: Core;
+  readonly #self: BrokerUris;
+
+  /** `self.identity` is for a broker that is in no group. */
+  constructor(core: Core, self: BrokerUris) {
+    this.#core = core;
+    this.#self = self;
+  }
+
+  get self(): BrokerUris {
+    return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
+  }
+
+  /** The preferred one first: this one, unless it is drained. Fallbacks last: they open when no other is left. */
+  list(): BrokerUris[] {
+    return this.#core.maintenance.draining
+      ? this.others()
+      : [this.self, ...this.others(), ...urisOf(this.#core.group?.standbys?.())];
+  }
+
+  /** Those that a peer can go to now. */
+  others(): BrokerUris[] {
+    const configured = (settingsOf(this.#core).brokers ?? []).flatMap(({ identity, worker_uri, client_uri }) =>
+      worker_uri === undefined && client_uri === undefined
+        ? []
+        : [{ identity, worker_uri: worker_uri ?? "", client_uri: client_uri ?? "" }],
+    );
+    const found = new Map<string, BrokerUris>();
+    for (const entry of [...this.#alive(), ...configured]) {
+      const own = entry.identity === this.self.identity || entry.worker_uri === this.self.worker_uri;
+      if (!own && !found.has(entry.identity)) found.set(entry.identity, entry);
+    }
+    return [...found.values()];
+  }
+
+  /** One of the group that is known to be there. */
+  alive(identity: string): BrokerUris | undefined {
+    return this.#alive().find((entry) => entry.identity === identity);
+  }
+
+  #alive(): BrokerUris[] {
+    return urisOf(this.#core.group?.brokers());
+  }
+}
+
+const urisOf = (brokers: readonly GroupBroker[] = []): BrokerUris[] =>
+  brokers.flatMap(({ identity, listeners }) => {
+    const [client, worker] = listeners.filter(({ name }) => name === "scale0").map(({ url }) => url);
+    return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
+  });

@@ -16,9 +16,8 @@ import {
   type Router,
   type RouterListener,
 } from "../../zeromq/index.js";
-import { Brokers } from "./brokers.js";
 import { ClientConnections } from "./client-connections.js";
-import type { Scale0Context } from "./context.js";
+import { Brokers, type Scale0Context } from "./context.js";
 import { PeerSession } from "./peer-session.js";
 import type { Publish } from "./prototype.js";
 import { WorkerConnections } from "./worker-connections.js";
@@ -34,7 +33,7 @@ export const openScale0Listener: ListenerFactory = async (
     host,
     port,
     guard: guard.of("scale0"),
-    ...(settings.curve === undefined ? {} : { curve: settings.curve }),
+    curve: settings.curve,
     onPeerError: (address, code, why) => peerErrors.report("scale0", address, code, why),
   });
   const clientListener = new BufferingListener();

@@ -6,6 +6,7 @@
  *               at that address, which it answers with PONG
  */
 import { isLoopback } from "../../../base/addresses.js";
+import { keepLatest } from "../../../base/keep-latest.js";
 import { type Dealer, openDealer, type Peer, parseTcpUrl } from "../../zeromq/index.js";
 import { readServices } from "../commands.js";
 import type { ReceivedFrames } from "../frames.js";
@@ -15,7 +16,7 @@ import type { Scale0WorkerSession } from "./worker-session.js";
 /** Publishes a message to the workers that have subscribed to it. */
 export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;
 
-export interface ReadyMessage {
+interface ReadyMessage {
   readonly services: readonly string[];
   readonly listensAt: string | undefined;
 }
@@ -23,12 +24,12 @@ export interface ReadyMessage {
 /** Workers whose READY is remembered. */
 const MAX_KNOWN = 10_000;
 
-export function readReady(value: string): ReadyMessage {
+function readReady(value: string): ReadyMessage {
   const [, listensAt, services = value] = /^([a-z]+:\/\/\S+)\s+(.*)$/s.exec(value) ?? [];
   return { services: readServices(services, "services"), listensAt };
 }
 
-export interface WorkerSessions {
+interface WorkerSessions {
   get(peer: Peer): Scale0WorkerSession | undefined;
   open(peer: Peer, peerSession: PeerSession): Scale0WorkerSession;
 }
@@ -66,8 +67,7 @@ export class PrototypeWorkers {
   #ready(peer: Peer, peerSession: PeerSession, ready: ReadyMessage): void {
     this.#readyByKey.delete(peer.key);
     this.#readyByKey.set(peer.key, ready);
-    const [oldest] = this.#readyByKey.keys();
-    if (this.#readyByKey.size > MAX_KNOWN && oldest !== undefined) this.#readyByKey.delete(oldest);
+    keepLatest(this.#readyByKey, MAX_KNOWN);
     const session = this.#sessions.get(peer);
     if (session?.isNewProcess === true) session.forget(false);
     if (ready.listensAt === undefined) this.#publish(peer.identity, "OK");

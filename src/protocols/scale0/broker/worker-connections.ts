@@ -1,5 +1,6 @@
 /** The worker port of a Scale0 listener: the connected workers and their messages. */
 import { asLaboroError } from "../../../base/errors.js";
+import { keepLatest } from "../../../base/keep-latest.js";
 import type { Peer } from "../../zeromq/index.js";
 import { type Command, disconnectText, type NeedBroker, readConnect, readNeedBroker, readPing } from "../commands.js";
 import { type Message, type ReceivedFrames, readFrames } from "../frames.js";
@@ -149,8 +150,7 @@ export class WorkerConnections {
   #remember(identity: string, need: NeedBroker): void {
     this.#needs.delete(identity);
     this.#needs.set(identity, need);
-    const [oldest] = this.#needs.keys();
-    if (this.#needs.size > MAX_NEEDS && oldest !== undefined) this.#needs.delete(oldest);
+    keepLatest(this.#needs, MAX_NEEDS);
   }
 
   /** It gets an error, and is forgotten if it was known. */

@@ -14,6 +14,7 @@
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
+import { callWorkerProfile } from "../../../broker/sessions/call-tasks.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
@@ -30,7 +31,6 @@ import { AssignedWork } from "./assigned-work.js";
 import { clockError, pong, type Scale0Context } from "./context.js";
 import { HeartbeatTimer } from "./heartbeat-timer.js";
 import type { PeerSession } from "./peer-session.js";
-import { profileOf } from "./profile.js";
 import { WorkerConfig } from "./worker-config.js";
 
 const PROTOTYPE_HEARTBEAT_MS = 1_000;
@@ -65,7 +65,8 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#peerSession = peerSession;
     this.#onForgotten = onForgotten;
     this.#config = new WorkerConfig(context, peerSession.name);
-    this.#profile = profileOf(context, peerSession);
+    const { name, peer } = peerSession;
+    this.#profile = callWorkerProfile("scale0", { name, pool: context.pool, address: peer.address }, [], 0);
     this.#work = new AssignedWork({
       core: context.core,
       worker: this.#profile.id,

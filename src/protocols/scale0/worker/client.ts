@@ -12,16 +12,15 @@ import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { type BrokerUris, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { Scale0Link } from "./link.js";
-import { CONNECT_TIMEOUT_MS, firstSuccessful, unreachable } from "./registration.js";
-import { RetryDelay } from "./retry-delay.js";
+import { CONNECT_TIMEOUT_MS, firstSuccessful, needBroker, RetryDelay, unreachable } from "./registration.js";
 
 export interface Scale0ClientOptions {
   /** The client port of a broker, tcp://HOST:PORT. */
   readonly broker: string;
   /** Client ports of others, for when that one does not answer. */
   readonly others?: readonly string[];
-  readonly identity?: string;
-  readonly curve?: CurveClient;
+  readonly identity?: string | undefined;
+  readonly curve?: CurveClient | undefined;
   readonly connectTimeoutMs?: number;
   /** The wait between two changes of broker that follow each other closely: so long at first, ten times as long later. */
   readonly retryMs?: number;
@@ -146,22 +145,18 @@ class Client implements Scale0Client {
   }
 
   async #needBroker(url: string): Promise<readonly BrokerUris[]> {
-    const link = await this.#openLink(url);
-    try {
-      link.send("NEEDBROKER", { identity: this.#options.identity ?? "", services: [] });
-      for (;;) {
-        const taken = await link.receive(this.#connectTimeoutMs);
-        if (taken === "opened") continue;
-        if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
-        if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
-      }
-    } finally {
-      await link.close();
-    }
+    const request = { identity: this.#options.identity ?? "", services: [] };
+    return needBroker(await this.#openLink(url), request, this.#connectTimeoutMs);
   }
 
   async #connect(url: string): Promise<Scale0Link> {
     const link = await this.#openLink(url);
+    try {
+      await link.receive(this.#connectTimeoutMs);
+    } catch (cause) {
+      await link.close();
+      throw cause;
+    }
     this.#broker = url;
     this.#links.add(link);
     this.#current = link;
@@ -169,24 +164,11 @@ class Client implements Scale0Client {
     return link;
   }
 
-  async #openLink(url: string): Promise<Scale0Link> {
+  #openLink(url: string): Promise<Scale0Link> {
     const { identity, curve } = this.#options;
-    const named = identity === undefined ? {} : { identity };
-    const link = await Scale0Link.open({
-      url,
-      connectTimeoutMs: this.#connectTimeoutMs,
-      // The broker forgets who was at the other end, and with it the requests.
-      reconnectTimeoutMs: 0,
-      ...named,
-      ...(curve === undefined ? {} : { curve }),
-    });
-    try {
-      await link.receive(this.#connectTimeoutMs);
-      return link;
-    } catch (cause) {
-      await link.close();
-      throw cause;
-    }
+    // The broker forgets who was at the other end, and with it the requests.
+    const reconnectTimeoutMs = 0;
+    return Scale0Link.open({ url, identity, curve, connectTimeoutMs: this.#connectTimeoutMs, reconnectTimeoutMs });
   }
 
   get #connectTimeoutMs(): number {

@@ -12,8 +12,8 @@ import { type Message, readMessage, writeFrames } from "../frames.js";
 
 export interface Scale0LinkOptions {
   readonly url: string;
-  readonly identity?: string;
-  readonly curve?: CurveClient;
+  readonly identity?: string | undefined;
+  readonly curve?: CurveClient | undefined;
   /** How long it may take to be there. */
   readonly connectTimeoutMs: number;
   /** How long it may be down after that; as long, if absent. */
@@ -46,12 +46,7 @@ export class Scale0Link {
     const link = new Scale0Link(options);
     link.#startTimeout(link.#noAnswer, options.connectTimeoutMs);
     link.#dealer = await openDealer(
-      {
-        url,
-        reconnectMaxMs: 1_000,
-        ...(identity === undefined ? {} : { identity }),
-        ...(curve === undefined ? {} : { curve }),
-      },
+      { url, identity, curve, reconnectMaxMs: 1_000 },
       {
         message: (frames) => link.#received(frames),
         opened: () => {

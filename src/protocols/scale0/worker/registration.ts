@@ -1,9 +1,8 @@
 /** Registers a worker with a broker; finds another broker of the group when that one is gone. */
 import { LaboroError } from "../../../base/errors.js";
-import type { CurveClient } from "../../zeromq/index.js";
 import { type BrokerUris, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import type { Message } from "../frames.js";
-import { type LinkEvent, Scale0Link } from "./link.js";
+import type { Scale0Link } from "./link.js";
 
 /** A CONNECT that is not answered in this time has failed. */
 export const CONNECT_TIMEOUT_MS = 5_000;
@@ -16,7 +15,7 @@ export interface RegisteringWorker {
   readonly identity: string;
   readonly services: readonly string[];
   readonly connectTimeoutMs: number;
-  readonly curve?: CurveClient;
+  openLink(url: string): Promise<Scale0Link>;
   connect(link: Scale0Link): void;
   /** CONNECT again. After a pause, where that was asked for just before. */
   renegotiate(link: Scale0Link): void;
@@ -46,7 +45,7 @@ export async function register(
   url: string,
   redirects = { left: MAX_REDIRECTS },
 ): Promise<Scale0Link> {
-  const link = await openLink(worker, url);
+  const link = await worker.openLink(url);
   try {
     await negotiate(worker, link);
     return link;
@@ -61,9 +60,6 @@ export async function register(
     );
   }
 }
-
-const openLink = ({ identity, curve, connectTimeoutMs }: RegisteringWorker, url: string): Promise<Scale0Link> =>
-  Scale0Link.open({ url, identity, connectTimeoutMs, ...(curve === undefined ? {} : { curve }) });
 
 async function negotiate(worker: RegisteringWorker, link: Scale0Link): Promise<void> {
   const end = performance.now() + worker.connectTimeoutMs;
@@ -114,18 +110,16 @@ export async function awaitRedirect(worker: RegisteringWorker, link: Scale0Link)
   }
 }
 
-/** Asks a broker of the group which one to go to. */
+/** Asks the broker at the other end which one to go to. The link is closed. */
 export async function needBroker(
-  worker: RegisteringWorker,
-  url: string,
-  preferred: string | undefined,
+  link: Scale0Link,
+  parameters: Parameters,
+  timeoutMs: number,
 ): Promise<readonly BrokerUris[]> {
-  const link = await openLink(worker, url);
   try {
-    const request = { ...needParameters(worker), ...(preferred === undefined ? {} : { preferred_broker: preferred }) };
     for (;;) {
-      const taken: LinkEvent = await link.receive(worker.connectTimeoutMs);
-      if (taken === "opened") link.send("NEEDBROKER", request);
+      const taken = await link.receive(timeoutMs);
+      if (taken === "opened") link.send("NEEDBROKER", parameters);
       else if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
       else if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
     }
@@ -152,3 +146,26 @@ export async function firstSuccessful<From, To>(
 }
 
 export const unreachable = (why: string): LaboroError => new LaboroError("LABORO_BROKER_UNREACHABLE", why);
+
+const RETRY_MS = 500;
+const MAX_FACTOR = 10;
+
+/** Spaces out repeated attempts: the first one is made at once, those soon after it wait longer and longer. */
+export class RetryDelay {
+  readonly #firstMs: number;
+  #delayMs = 0;
+  #last = Number.NEGATIVE_INFINITY;
+
+  constructor(firstMs = RETRY_MS) {
+    this.#firstMs = firstMs;
+  }
+
+  /** How long to wait before the next attempt. */
+  next(now = performance.now()): number {
+    const maxMs = MAX_FACTOR * this.#firstMs;
+    this.#delayMs = now - this.#last > 2 * maxMs ? 0 : Math.min(Math.max(2 * this.#delayMs, this.#firstMs), maxMs);
+    const at = Math.max(now, this.#last + this.#delayMs);
+    this.#last = at;
+    return at - now;
+  }
+}

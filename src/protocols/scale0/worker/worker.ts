@@ -19,7 +19,7 @@ import type { Message } from "../frames.js";
 import { JsonText } from "../json-text.js";
 import { ActiveRequests, type Scale0Handler } from "./active-requests.js";
 import { brokersIn, readCachedConfig, writeCachedConfig } from "./config-cache.js";
-import type { Scale0Link } from "./link.js";
+import { Scale0Link } from "./link.js";
 import {
   awaitRedirect,
   CONNECT_TIMEOUT_MS,
@@ -29,10 +29,10 @@ import {
   Redirected,
   type RegisteringWorker,
   RegistrationRefused,
+  RetryDelay,
   register,
   unreachable,
 } from "./registration.js";
-import { RetryDelay } from "./retry-delay.js";
 
 export type { Scale0Call, Scale0Handler } from "./active-requests.js";
 
@@ -51,7 +51,7 @@ export interface Scale0WorkerOptions {
   readonly keepTrying?: boolean;
   /** A file for the last config, so that another broker of the group is found when this one is down. */
   readonly configCache?: string;
-  readonly curve?: CurveClient;
+  readonly curve?: CurveClient | undefined;
   readonly connectTimeoutMs?: number;
   /** The wait between two attempts that follow each other closely: so long at first, up to ten times as long later. */
   readonly retryMs?: number;
@@ -78,7 +78,6 @@ class Worker implements Scale0Worker, RegisteringWorker {
   readonly ended: Promise<void>;
   readonly services: readonly string[];
   readonly connectTimeoutMs: number;
-  readonly curve?: CurveClient;
   readonly #options: Scale0WorkerOptions;
   readonly #log: Log;
   readonly #slots: number;
@@ -102,7 +101,6 @@ class Worker implements Scale0Worker, RegisteringWorker {
     this.identity = options.identity ?? `${hostname()}-${process.pid}`;
     this.services = Object.keys(options.services);
     this.connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
-    if (options.curve !== undefined) this.curve = options.curve;
     this.#slots = options.slots ?? 1;
     this.#activeRequests = new ActiveRequests(options.services);
     this.#retryDelay = new RetryDelay(options.retryMs);
@@ -187,7 +185,8 @@ class Worker implements Scale0Worker, RegisteringWorker {
       this.#log.warn({ broker: this.#preferred }, `${asLaboroError(cause).message}: the group is asked for another`);
       const own = known.find(({ worker_uri }) => worker_uri === this.#preferred)?.identity;
       return await firstSuccessful(others, async (uri) => {
-        const brokers = await needBroker(this, uri, own);
+        const request = { identity: this.identity, services: this.services, preferred_broker: own };
+        const brokers = await needBroker(await this.openLink(uri), request, this.connectTimeoutMs);
         return this.#registered(await firstSuccessful(brokers, (one) => register(this, one.worker_uri)));
       });
     }
@@ -264,6 +263,11 @@ class Worker implements Scale0Worker, RegisteringWorker {
   }
 
   // RegisteringWorker
+
+  openLink(url: string): Promise<Scale0Link> {
+    const { identity, connectTimeoutMs } = this;
+    return Scale0Link.open({ url, identity, connectTimeoutMs, curve: this.#options.curve });
+  }
 
   connect(link: Scale0Link, delayMs = 0): void {
     link.connect(() => this.#connectParameters(), delayMs);
