@@ -14,7 +14,23 @@ export interface Outcome {
   readonly error?: string;
   /** How many bytes of output the task wrote, both streams together. */
   readonly outputBytes: number;
+  /**
+   * The whole output of the attempt, in order, at most `SMALL_OUTPUT` bytes in all. Only of an attempt that ended within
+   * `SMALL_OUTPUT_MS` of its start, and of which no output was sent before its end.
+   */
+  readonly output?: readonly SmallOutput[];
 }
+
+export type OutputStream = "stdout" | "stderr";
+
+/** A part of an attempt's output that is stored with its result; parts follow each other without a gap. */
+export interface SmallOutput {
+  readonly stream: OutputStream;
+  readonly bytes: Uint8Array;
+}
+
+export const SMALL_OUTPUT = 4096;
+export const SMALL_OUTPUT_MS = 100;
 
 export const succeeded = (outcome: Outcome): boolean =>
   outcome.code === 0 && outcome.timedOut !== true && outcome.error === undefined;
@@ -28,5 +44,3 @@ export interface TaskResult extends Outcome {
   readonly state: TaskEnd;
   readonly worker: string;
 }
-
-export type OutputStream = "stdout" | "stderr";
