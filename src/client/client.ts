@@ -9,12 +9,15 @@ import type { OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { OutputPiece } from "../model/store.js";
+import { addressesOf } from "../protocols/laboro/dial.js";
+import type { InProcessBroker } from "../protocols/laboro/memory-transport.js";
 import { ClientLink, DEFAULT_TIMEOUT_MS, type TakeOutput } from "./link.js";
 
 export interface ConnectOptions {
-  /** One broker, or the brokers of a group. */
-  readonly broker: string | readonly string[];
-  readonly token: string;
+  /** One broker, or the brokers of a group, by their URLs; or what `startBroker` returned in this process. */
+  readonly broker: string | readonly string[] | InProcessBroker;
+  /** Not needed for a broker in this process. */
+  readonly token?: string;
   /** Of the CA that a broker's certificate must come from, as its join URL has it. */
   readonly caFingerprint?: string | undefined;
   readonly name?: string;
@@ -44,8 +47,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** A connected client; rejects with a code where the broker cannot be reached or refuses. */
 export async function connect(options: ConnectOptions): Promise<Client> {
   const link = new ClientLink({
-    urls: typeof options.broker === "string" ? [options.broker] : options.broker,
-    token: options.token,
+    ...addressesOf(options),
     name: options.name ?? `client:${process.pid}`,
     connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
     ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),

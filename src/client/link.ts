@@ -12,7 +12,7 @@
 import { now } from "../base/clock.js";
 import { badInput, LaboroError } from "../base/errors.js";
 import { JobId } from "../model/ids.js";
-import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
+import { type BrokerAddress, type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { type FromClient, LINK_VERSION, type TaskOutput, type ToClient } from "../protocols/laboro/messages.js";
 
 type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Type }>, "id" | "deadline">;
@@ -47,7 +47,7 @@ const REFUSAL_SLACK_MS = 100;
 export type TakeOutput = (output: TaskOutput) => Promise<void>;
 
 export interface ClientLinkOptions {
-  readonly urls: readonly string[];
+  readonly urls: readonly BrokerAddress[];
   readonly token: string;
   /** The CA of `https:` brokers, where they are known by its fingerprint. */
   readonly caFingerprint?: string | undefined;

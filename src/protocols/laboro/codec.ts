@@ -66,7 +66,17 @@ const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
   brokerToClient: byNumber(TO_CLIENT),
 };
 
-/** Throws LABORO_BAD_INPUT for a message that the other end would refuse, so that no bad value of a caller ends a link. */
+/** Messages with values that a caller of the SDK or of the HTTP API gave. All others hold what laboro itself made. */
+const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
+  ...(["JOIN", "SERVICES", "REPLY"] as const),
+  ...(["RECIPE", "CONFIG"] as const),
+  ...(["HELLO", "REQUEST", "OPERATION", "RESULT"] as const),
+]);
+
+const hasGivenValues = (message: LinkMessage): boolean =>
+  WITH_GIVEN_VALUES.has(message.type) || (message.type === "TASKS" && message.entries !== undefined);
+
+/** Throws LABORO_BAD_INPUT where a caller gave a value that the other end would refuse: it must not end the link. */
 export function encodeMessage(message: LinkMessage): Uint8Array {
   const codec = CODECS[message.type];
   try {
@@ -77,15 +87,30 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
     if (bytes.length > FRAME_LIMIT - 5) {
       throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes.length} bytes, a frame holds ${FRAME_LIMIT}`);
     }
-    scan(bytes, MESSAGE_LIMITS);
-    codec.read(row);
+    if (hasGivenValues(message)) {
+      scan(bytes, MESSAGE_LIMITS);
+      codec.read(row);
+    }
     return bytes;
   } catch (cause) {
-    const code =
-      cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE" ? cause.code : "LABORO_BAD_INPUT";
-    const text = cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError(code, `${message.type} cannot be sent: ${text}`, { cause });
+    throw cannotSend(message, cause);
   }
+}
+
+/** The message as the other end reads it, without its bytes. Throws LABORO_BAD_INPUT. */
+export function readBack<Message extends LinkMessage>(message: Message): Message {
+  const codec = CODECS[message.type];
+  try {
+    return codec.read(codec.write(message)) as Message;
+  } catch (cause) {
+    throw cannotSend(message, cause);
+  }
+}
+
+function cannotSend({ type }: LinkMessage, cause: unknown): LaboroError {
+  const code = cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE" ? cause.code : "LABORO_BAD_INPUT";
+  const text = cause instanceof Error ? cause.message : String(cause);
+  return new LaboroError(code, `${type} cannot be sent: ${text}`, { cause });
 }
 
 /** Encoded messages as one frame. */
