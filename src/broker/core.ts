@@ -50,6 +50,7 @@ import { type EventBody, Events } from "./events.js";
 import type { Membership } from "./group/membership.js";
 import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
+import { Follows } from "./follows.js";
 import { Halts } from "./halts.js";
 import { Maintenance } from "./maintenance.js";
 import { OpenJobs } from "./open-jobs.js";
@@ -74,6 +75,8 @@ export class Core {
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
   readonly taskUpdates = new Watchers<string, undefined>();
   readonly relays = new OutputRelays();
+  /** Clients that follow jobs. */
+  readonly follows = new Follows(this);
   readonly started = now();
   stopping = false;
   readonly counters = new BrokerCounters();
@@ -259,6 +262,7 @@ export class Core {
     }
     this.#commits.write({ op: "output", chunks: [chunk] }, () => {
       handled();
+      this.follows.outputStored(chunk);
       if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
     });
   }
@@ -345,6 +349,7 @@ export class Core {
   publish(events: readonly EventBody[]): void {
     for (const event of events) {
       this.events.add(event);
+      this.follows.onEvent(event);
       this.jobs.onEvent(event);
       if (event.kind === "job-ended") this.relays.jobEnded(event.job);
     }
@@ -366,6 +371,7 @@ export class Core {
   #committed(writes: readonly Write[], results: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, results, now()));
     this.counters.committed(writes, results);
+    this.follows.committed(writes, results);
     this.publish(eventsOf(writes, results));
     if (this.taskUpdates.size > 0) this.#notifyTaskWatchers(writes);
     return lost;

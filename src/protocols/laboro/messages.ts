@@ -10,9 +10,9 @@
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
-import type { Entries, Limits } from "../../model/job.js";
-import type { Outcome, OutputStream } from "../../model/outcome.js";
-import type { Range } from "../../model/ranges.js";
+import type { Counters, Entries, JobEnd, Limits } from "../../model/job.js";
+import type { Outcome, OutputStream, TaskResult } from "../../model/outcome.js";
+import type { Range, Ranges } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
 import type { RememberedStore } from "../../model/store.js";
 import type { Strides } from "../../model/task-numbers.js";
@@ -189,6 +189,39 @@ export type ToWorker =
   | { readonly type: "CANCEL_CALL"; readonly id: number }
   | { readonly type: "HEARTBEAT" };
 
+/** What a client wants to know of a job. */
+export interface FollowRequest {
+  readonly job: JobId;
+  /** Tasks that the client has: they are not sent. */
+  readonly has: Ranges;
+  /** Tasks that end, counters and holds; without it the end of the job alone. */
+  readonly tasks: boolean;
+  /** Tasks that run and have output. */
+  readonly live: boolean;
+  /** RELAY the output of the job that is not kept. */
+  readonly relay: boolean;
+}
+
+export interface EndedTask extends TaskResult {
+  readonly number: number;
+}
+
+export interface RunningTask {
+  readonly index: TaskIndex;
+  readonly number: number;
+  readonly attempt: Attempt;
+}
+
+/** What has changed at a job that is followed. Each task that ended is in one of them. */
+export interface Progress {
+  readonly tasks: readonly EndedTask[];
+  readonly running?: readonly RunningTask[];
+  readonly counters?: Counters;
+  readonly held?: boolean;
+  /** The job has ended, and all of its tasks were sent. */
+  readonly ended?: JobEnd;
+}
+
 export type FromClient =
   | { readonly type: "HELLO"; readonly version: number; readonly name: string }
   /** A message for a service. */
@@ -213,8 +246,10 @@ export type FromClient =
       /** None if absent. */
       readonly deadline?: number;
     }
-  /** From now on, RELAY this job's output that is not kept. */
-  | { readonly type: "FOLLOW"; readonly job: JobId }
+  /** From now on, PROGRESS of this job is sent, until it has ended or a CANCEL_REQUEST with this id comes. */
+  | ({ readonly type: "FOLLOW"; readonly id: number } & FollowRequest)
+  /** So many ended tasks of a FOLLOW were taken. */
+  | { readonly type: "FOLLOW_CREDIT"; readonly id: number; readonly tasks: number }
   | ({ readonly type: "TAKEN" } & TakenOutput)
   | { readonly type: "HEARTBEAT" };
 
@@ -224,6 +259,7 @@ export type ToClient =
   | { readonly type: "RESPONSE"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   | { readonly type: "RESULT"; readonly id: number; readonly value: unknown }
   | { readonly type: "ERROR"; readonly id: number; readonly code: ErrorCode; readonly message: string }
+  | ({ readonly type: "PROGRESS"; readonly id: number } & Progress)
   | ({ readonly type: "RELAY" } & TaskOutput)
   | { readonly type: "HEARTBEAT" };
 
