@@ -109,6 +109,7 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.signal !== undefined) result.signal = one.signal;
   if (one.timedOut !== undefined) result.timedOut = one.timedOut;
   if (one.error !== undefined) result.error = one.error;
+  if (one.output !== undefined) result.output = one.output;
   if (!good && !cancelled && !job.failedTooOften && claim.failures < job.job.limits.retries) {
     const failures = claim.failures + 1;
     const notBefore = now + backoffMs(state.settings, failures);

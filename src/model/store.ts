@@ -162,7 +162,10 @@ export type Write =
       readonly value: string | null;
       readonly version?: number;
     }
-  /** Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end. */
+  /**
+   * Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end, and none of an attempt
+   * whose result has its `output`.
+   */
   | { readonly op: "output"; readonly chunks: readonly OutputChunk[] };
 
 /** Where a job stands after a write that may have ended it. */
@@ -306,6 +309,14 @@ export interface ResultFilter {
   readonly worker?: string;
 }
 
+export interface ResultOptions {
+  readonly from: TaskIndex;
+  readonly limit: number;
+  readonly filter?: ResultFilter;
+  /** With `output`, where it is stored with the result. */
+  readonly withOutput?: boolean;
+}
+
 /** A broker of the group, as the others see it. Times are the store's. */
 export interface Member {
   readonly epoch: Epoch;
@@ -379,10 +390,8 @@ export interface Store {
   job(id: JobId): Promise<Job | undefined>;
   /** Newest first; `before` pages on. */
   jobs(options: { readonly before?: JobId; readonly limit: number; readonly filter?: JobFilter }): Promise<JobPage>;
-  results(
-    job: JobId,
-    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
-  ): Promise<ResultPage>;
+  /** In order. */
+  results(job: JobId, options: ResultOptions): Promise<ResultPage>;
   /** How many of these tasks have which result, in cells of `cellSize` neighbours; cells without any are left out. In order. */
   endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
   /** The attempts of a task that were not its last. */

@@ -1,5 +1,5 @@
 import type { Attempt, JobId, TaskIndex } from "../../src/model/ids.js";
-import type { OutputStream } from "../../src/model/outcome.js";
+import type { OutputStream, TaskResult } from "../../src/model/outcome.js";
 import type { OutputChunk, OutputPage, OutputPiece } from "../../src/model/store.js";
 
 export interface OutputOptions {
@@ -22,6 +22,14 @@ export class ModelOutput {
       pieces.push({ stream, offset: offset + known, bytes: new Uint8Array(bytes.subarray(known)) });
       this.#attempts.set(key, pieces);
     }
+  }
+
+  /** What is stored with a result is all of its attempt's output. */
+  keepWithResult(job: JobId, { index, attempt, output }: TaskResult): void {
+    if (output === undefined) return;
+    this.#attempts.delete(`${job}.${index}.${attempt}`);
+    for (const { stream, bytes } of output)
+      this.append([{ job, index, attempt, stream, offset: this.end(job, index, attempt), bytes }]);
   }
 
   end(job: JobId, index: TaskIndex, attempt: Attempt): number {

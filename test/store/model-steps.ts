@@ -5,7 +5,7 @@
 import * as fc from "fast-check";
 import { type TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { finishedCount } from "../../src/model/job.js";
-import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
+import type { SmallOutput, TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
 import { ONE_SLOT } from "../../src/model/recipe.js";
 import type { TaskRange, Write } from "../../src/model/store.js";
@@ -205,6 +205,8 @@ function stale({ size }: Step, taskRange: TaskRangeId, { job }: ModelJob): Write
 }
 
 function resultOf({ state, pick, size }: Step, world: ModelWorld, taskRange: TaskRange, index: number): TaskResult {
+  const stored = world.output.end(taskRange.job, index, taskRange.attempt);
+  const output = stored === 0 && (pick + index) % 3 === 0 ? smallOutput(pick + index, size) : undefined;
   return {
     index,
     attempt: taskRange.attempt,
@@ -212,11 +214,19 @@ function resultOf({ state, pick, size }: Step, world: ModelWorld, taskRange: Tas
     worker: taskRange.worker ?? "nobody",
     started: pick,
     ended: pick + size,
-    outputBytes: world.output.end(taskRange.job, index, taskRange.attempt),
+    outputBytes: output?.reduce((sum, { bytes }) => sum + bytes.length, 0) ?? stored,
+    ...(output === undefined ? {} : { output }),
     ...(pick % 2 === 0 ? { code: size } : { signal: "SIGTERM" }),
     ...(pick % 5 === 0 ? { timedOut: pick % 10 === 0 } : {}),
     ...(pick % 7 === 0 ? { error: `reason ${pick}` } : {}),
   };
+}
+
+function smallOutput(seed: number, size: number): SmallOutput[] {
+  return Array.from({ length: seed % 4 }, (_, part) => ({
+    stream: (seed + part) % 3 === 0 ? ("stderr" as const) : ("stdout" as const),
+    bytes: Uint8Array.from({ length: 1 + (size % 30) }, (_unused, at) => (seed * 7 + part + at) % 256),
+  }));
 }
 
 type Place = "waiting" | "claimed" | "owned" | "any";

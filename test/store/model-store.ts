@@ -32,6 +32,7 @@ import {
   type OutputPage,
   type Progress,
   type RecoveredState,
+  type ResultOptions,
   type ResultPage,
   type Store,
   type TaskRange,
@@ -243,6 +244,7 @@ export class ModelWorld {
       if (known.results.has(given.index)) continue;
       const result: TaskResult = contains(known.job.cancels, given.index) ? { ...given, state: "cancelled" } : given;
       known.results.set(result.index, result);
+      this.output.keepWithResult(job, result);
       counters[result.state]++;
     }
     if (empty) this.taskRanges.delete(taskRange);
@@ -257,6 +259,7 @@ export class ModelWorld {
     this.taskRanges.delete(taskRange);
     for (const piece of pieces) this.#place(piece, epoch);
     known.earlier.push(...earlier);
+    for (const end of earlier) this.output.keepWithResult(job, end);
     const { counters } = known.job;
     known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
     return { op, lost: false, progress: this.#progress(known, now) };
@@ -505,10 +508,10 @@ class ModelStore implements Store {
     return wanted.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async results(job: JobId, { from, limit, filter }: Parameters<Store["results"]>[1]): Promise<ResultPage> {
+  async results(job: JobId, { from, limit, filter, withOutput }: ResultOptions): Promise<ResultPage> {
     const all = [...(this.#world.jobs.get(job)?.results.values() ?? [])].sort((a, b) => a.index - b.index);
     const wanted = all.filter((result) => result.index >= from && isWantedResult(result, filter));
-    const results = wanted.slice(0, limit);
+    const results = wanted.slice(0, limit).map((result) => (withOutput === true ? result : withoutOutput(result)));
     const next = wanted[limit]?.index;
     return next === undefined ? { results } : { results, next };
   }
@@ -527,7 +530,7 @@ class ModelStore implements Store {
 
   async earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
     const found = this.#world.jobs.get(job)?.earlier.filter((result) => result.index === index) ?? [];
-    return found.sort((a, b) => a.attempt - b.attempt);
+    return found.sort((a, b) => a.attempt - b.attempt).map(withoutOutput);
   }
 
   async entries(job: JobId, { first, last }: Range): Promise<Entries> {
@@ -564,6 +567,8 @@ class ModelStore implements Store {
 }
 
 /** What other brokers are told of a write. */
+const withoutOutput = ({ output: _, ...result }: TaskResult): TaskResult => result;
+
 function hintsOf(write: Write, answer: WriteResult | undefined): { readonly job?: JobId; readonly bucket?: string }[] {
   if (write.op === "put") return [{ bucket: write.bucket }];
   if (answer?.op === "submit") return [{ job: answer.job.id }];

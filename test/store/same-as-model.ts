@@ -104,7 +104,7 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
     expect(await engine.job(id)).toEqual(await model.job(id));
     expect(await engine.entries(id, all)).toEqual(await model.entries(id, all));
     for (const filter of RESULT_FILTERS) {
-      const whole = { from: 0, limit: 99, filter };
+      const whole = { from: 0, limit: 99, filter, withOutput: true };
       expect(await engine.results(id, whole)).toEqual(await model.results(id, whole));
       expect(await engine.results(id, { ...page, filter })).toEqual(await model.results(id, { ...page, filter }));
     }
@@ -113,6 +113,7 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
       for (const options of [
         { from: 0, limit: 999 },
         { from: 4, limit: 9, stream: "stderr" as const },
+        { from: 3, limit: 8 },
         { from: 0, limit: 999, attempt: 1 },
         { from: 0, limit: 999, attempt: 2 },
       ]) {

@@ -2,7 +2,7 @@
 import { badInput } from "../../base/errors.js";
 import { SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
-import type { OutputStream } from "../../model/outcome.js";
+import { type OutputStream, SMALL_OUTPUT, type SmallOutput } from "../../model/outcome.js";
 import type { RememberedStore } from "../../model/store.js";
 import {
   amount,
@@ -151,8 +151,10 @@ function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
   const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputBytes];
-  if (task.timedOut === true || task.error !== undefined) row.push(task.timedOut === true);
-  if (task.error !== undefined) row.push(clipped(task.error));
+  const { output } = task;
+  if (task.timedOut === true || task.error !== undefined || output !== undefined) row.push(task.timedOut === true);
+  if (task.error !== undefined || output !== undefined) row.push(task.error === undefined ? null : clipped(task.error));
+  if (output !== undefined) row.push(output.map(({ stream, bytes }) => [STREAMS.indexOf(stream), bytes]));
   return row;
 }
 
@@ -170,7 +172,20 @@ function readDone(row: Row): DoneTask {
   else if (!absent(end)) task.code = integer(end, "code", -0x8000_0000, 0xffff_ffff);
   if (!absent(row[7]) && flag(row[7], "timedOut")) task.timedOut = true;
   if (!absent(row[8])) task.error = text(row[8], "error");
+  if (!absent(row[9])) task.output = readSmallOutput(row[9], task.outputBytes);
   return task;
+}
+
+function readSmallOutput(value: unknown, outputBytes: number): SmallOutput[] {
+  const parts = rows(value, "output", (row) => ({
+    stream: enumValue(row[0], "stream", STREAMS),
+    bytes: body(row[1], "bytes"),
+  }));
+  let size = 0;
+  for (const { bytes } of parts) size += bytes.length;
+  if (size > SMALL_OUTPUT) throw unexpectedValue("output", `at most ${SMALL_OUTPUT} bytes`, size);
+  if (size !== outputBytes) throw unexpectedValue("output", `${outputBytes} bytes, as in outputBytes`, size);
+  return parts;
 }
 
 function writeOutput({ job, index, attempt, stream, offset, bytes }: TaskOutput): Row {

@@ -40,11 +40,14 @@ export class ConcatenatedBytes {
   readonly lengths: number[] = [];
   #size = 0;
 
-  add(bytes: Uint8Array): void {
+  add(bytes: Uint8Array): { readonly start: number; readonly length: number } {
+    const start = this.#size + 1;
+    const { length } = bytes;
     this.#parts.push(bytes);
-    this.starts.push(this.#size + 1);
-    this.lengths.push(bytes.length);
-    this.#size += bytes.length;
+    this.starts.push(start);
+    this.lengths.push(length);
+    this.#size += length;
+    return { start, length };
   }
 
   /** A copy. */

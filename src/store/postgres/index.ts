@@ -15,7 +15,7 @@ import type {
   OutputOptions,
   OutputPage,
   RecoveredState,
-  ResultFilter,
+  ResultOptions,
   ResultPage,
   Store,
   Write,
@@ -129,10 +129,7 @@ class PostgresStore implements Store {
     return rows.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  results(
-    job: JobId,
-    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
-  ): Promise<ResultPage> {
+  results(job: JobId, options: ResultOptions): Promise<ResultPage> {
     return readResults(this.#reader, job, options);
   }
 

@@ -1,12 +1,23 @@
 /** Reading an attempt's output, a bounded page at a time: pieces in order of offset, neighbours of one stream joined. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
-import type { OutputStream } from "../../model/outcome.js";
-import type { OutputOptions, OutputPage, OutputPiece } from "../../model/store.js";
+import type { OutputOptions, OutputPage } from "../../model/store.js";
+import { OutputPageBuilder } from "../output-page.js";
+import { pageOfSmallOutput } from "../small-output.js";
 import type { Session } from "./connections.js";
 import { STREAMS } from "./operations/output.js";
 
-/** $1 job, $2 task. */
-export const LATEST = "SELECT max(attempt) AS attempt FROM laboro.output WHERE job = $1::bigint AND idx = $2::int";
+/** $1 job, $2 task, $3 the attempt, or null for the latest with any: `output` is in its result's row where it is small. */
+export const FIND_OUTPUT = `
+SELECT attempt, output FROM (
+  (SELECT attempt, NULL::bytea AS output FROM laboro.output
+   WHERE job = $1::bigint AND idx = $2::int AND ($3::int IS NULL OR attempt = $3::int) ORDER BY attempt DESC LIMIT 1)
+  UNION ALL
+  SELECT attempt, output FROM laboro.result
+  WHERE job = $1::bigint AND idx = $2::int AND ($3::int IS NULL OR attempt = $3::int) AND output IS NOT NULL
+  UNION ALL
+  SELECT attempt, output FROM laboro.earlier_attempt
+  WHERE job = $1::bigint AND idx = $2::int AND ($3::int IS NULL OR attempt = $3::int) AND output IS NOT NULL) AS found
+ORDER BY attempt DESC, output IS NULL LIMIT 1`;
 
 /** $1 job, $2 task, $3 attempt, $4 from, $5 rows at most: from the row on in which `from` lies. */
 export const OUTPUT_ROWS = `
@@ -40,14 +51,22 @@ interface Row {
   readonly bytes: Uint8Array;
 }
 
+interface FoundOutput {
+  readonly attempt: number;
+  readonly output: Uint8Array | null;
+}
+
 export async function readOutput(
   session: Session,
   job: JobId,
   index: TaskIndex,
   options: OutputOptions,
 ): Promise<OutputPage> {
-  const attempt = options.attempt ?? (await latest(session, job, index));
-  const page = new PageBuilder(options);
+  const [found] = await session.send<FoundOutput>(FIND_OUTPUT, [job, index, options.attempt ?? null]);
+  if (found === undefined) return { pieces: [] };
+  const { attempt, output } = found;
+  if (output !== null) return pageOfSmallOutput(output, options);
+  const page = new OutputPageBuilder(options);
   let budget = MAX_READ_BYTES;
   for (let wanted = MIN_ROWS; ; ) {
     const rows = await session.send<Row>(OUTPUT_ROWS, [job, index, attempt, page.at, wanted]);
@@ -63,57 +82,5 @@ export async function readOutput(
     if (rows.length < wanted) return page.truncated ? { pieces: page.pieces, next: page.at } : { pieces: page.pieces };
     const size = rows.reduce((sum, { bytes }) => sum + bytes.length, 0) / rows.length;
     wanted = Math.min(MAX_ROWS, Math.max(MIN_ROWS, Math.ceil(Math.min(options.limit, budget) / size)));
-  }
-}
-
-async function latest(session: Session, job: JobId, index: TaskIndex): Promise<number> {
-  const [row] = await session.send<{ attempt: number | null }>(LATEST, [job, index]);
-  return row?.attempt ?? 0;
-}
-
-class PageBuilder {
-  at: number;
-  /** Less was taken of a row than there was. */
-  truncated = false;
-  #bytesLeft: number;
-  readonly #wanted: OutputStream | undefined;
-  readonly #pieces: { stream: OutputStream; offset: number; end: number; parts: Uint8Array[] }[] = [];
-
-  constructor({ from, limit, stream }: OutputOptions) {
-    this.at = from;
-    this.#bytesLeft = Math.max(1, limit);
-    this.#wanted = stream;
-  }
-
-  get full(): boolean {
-    return this.#bytesLeft === 0;
-  }
-
-  /** Adds bytes that begin at this offset; bytes before the page, or in it already, are skipped. */
-  take(stream: OutputStream, offset: number, bytes: Uint8Array): void {
-    const fresh = bytes.subarray(Math.max(0, this.at - offset));
-    if (fresh.length === 0) return;
-    const start = Math.max(offset, this.at);
-    if (this.#wanted !== undefined && stream !== this.#wanted) {
-      this.at = start + fresh.length;
-      return;
-    }
-    const part = fresh.subarray(0, this.#bytesLeft);
-    this.truncated = part.length < fresh.length;
-    this.at = start + part.length;
-    this.#bytesLeft -= part.length;
-    const last = this.#pieces.at(-1);
-    if (last?.stream === stream && last.end === start) {
-      last.parts.push(part);
-      last.end = this.at;
-    } else this.#pieces.push({ stream, offset: start, end: this.at, parts: [part] });
-  }
-
-  get pieces(): OutputPiece[] {
-    return this.#pieces.map(({ stream, offset, parts }) => ({
-      stream,
-      offset,
-      bytes: new Uint8Array(Buffer.concat(parts)),
-    }));
   }
 }

@@ -1,6 +1,7 @@
 /** Results as columns of parameters, and as rows that come back. */
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
-import { booleanArray, numberArray, textArray } from "./arrays.js";
+import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
+import { booleanArray, ConcatenatedBytes, numberArray, textArray } from "./arrays.js";
 import type { Value } from "./connections.js";
 
 /** How a task ended, by the number that the tables have for it. */
@@ -8,12 +9,12 @@ export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
 
 export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error";
+  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output";
 
-/** `w` is the position of the write that brings it. The last three are left out where no result has any of them. */
+/** `w` is the position of the write that brings it. The rare ones are left out where no result has any of them. */
 const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_bytes", "code"];
-const RARE = ["signal", "timed_out", "error"];
-const TYPES = "int int int smallint int float8 float8 bigint bigint text boolean text".split(" ");
+const RARE = ["signal", "timed_out", "error", "output_start", "output_length"];
+const TYPES = "int int int smallint int float8 float8 bigint bigint text boolean text int int".split(" ");
 
 export interface ResultColumns {
   readonly rare: boolean;
@@ -27,7 +28,12 @@ export function resultRows(first: number, rare: boolean): string {
   return `unnest(${parameters.join(", ")}) AS r (${names.join(", ")})`;
 }
 
-export const rareColumns = (rare: boolean): string => (rare ? "r.signal, r.timed_out, r.error" : "NULL, NULL, NULL");
+/** The parameter after the rows is all small output, concatenated. */
+export function rareColumns(first: number, rare: boolean): string {
+  if (!rare) return "NULL, NULL, NULL, NULL";
+  const bytes = `$${first + COLUMNS.length + RARE.length}::bytea`;
+  return `r.signal, r.timed_out, r.error, substring(${bytes} FROM r.output_start FOR r.output_length)`;
+}
 
 /** The results of each write, one list behind the other. */
 export function resultColumns(
@@ -47,13 +53,18 @@ export function resultColumns(
     numberArray(all.map(({ outputBytes }) => outputBytes)),
     numberArray(all.map(({ code }) => code ?? null)),
   ];
-  if (!all.some(({ signal, timedOut, error }) => (signal ?? timedOut ?? error) !== undefined)) {
+  if (!all.some(({ signal, timedOut, error, output }) => (signal ?? timedOut ?? error ?? output) !== undefined)) {
     return { rare: false, values };
   }
+  const bytes = new ConcatenatedBytes();
+  const places = all.map(({ output }) => (output === undefined ? undefined : bytes.add(encodeSmallOutput(output))));
   const rare = [
     textArray(all.map(({ signal }) => signal ?? null)),
     booleanArray(all.map(({ timedOut }) => timedOut ?? null)),
     textArray(all.map(({ error }) => error ?? null)),
+    numberArray(places.map((place) => place?.start ?? null)),
+    numberArray(places.map((place) => place?.length ?? null)),
+    bytes.bytes,
   ];
   return { rare: true, values: [...values, ...rare] };
 }
@@ -70,13 +81,15 @@ export interface ResultRow {
   readonly signal: string | null;
   readonly timedOut: boolean | null;
   readonly error: string | null;
+  /** Only where it was asked for. */
+  readonly output?: Uint8Array | null;
 }
 
 export const RESULT_FIELDS = `
 r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_bytes AS "outputBytes", r.code, r.signal,
 r.timed_out AS "timedOut", r.error`;
 
-export function resultFrom({ code, signal, timedOut, error, state, ...row }: ResultRow): TaskResult {
+export function resultFrom({ code, signal, timedOut, error, output, state, ...row }: ResultRow): TaskResult {
   return {
     ...row,
     state: STATES[state] ?? "failed",
@@ -84,5 +97,6 @@ export function resultFrom({ code, signal, timedOut, error, state, ...row }: Res
     ...(signal === null ? {} : { signal }),
     ...(timedOut === null ? {} : { timedOut }),
     ...(error === null ? {} : { error }),
+    ...(output == null ? {} : { output: decodeSmallOutput(output) }),
   };
 }

@@ -1,7 +1,7 @@
 /** Reading results, page by page. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
-import type { ResultFilter, ResultPage } from "../../model/store.js";
+import type { ResultOptions, ResultPage } from "../../model/store.js";
 import { validText } from "./arrays.js";
 import type { Session } from "./connections.js";
 import { RESULT_FIELDS, type ResultRow, resultFrom, STATES, stateNumber } from "./result-columns.js";
@@ -13,9 +13,9 @@ const conditionFor = (state: TaskEnd | undefined): string => {
   return number === 0 ? "AND r.state = 0" : `AND r.state <> 0 AND r.state = ${number}`;
 };
 
-/** $1 job, $2 from, $3 limit, $4 the worker's name or null. */
+/** $1 job, $2 from, $3 limit, $4 the worker's name or null, $5 whether with small output. */
 export const pageOfResults = (state?: TaskEnd): string => `
-SELECT ${RESULT_FIELDS} FROM laboro.result r LEFT JOIN laboro.worker w ON w.id = r.worker
+SELECT ${RESULT_FIELDS}, CASE WHEN $5::boolean THEN r.output END AS output FROM laboro.result r LEFT JOIN laboro.worker w ON w.id = r.worker
 WHERE r.job = $1::bigint AND r.idx >= $2::int ${conditionFor(state)}
   AND ($4::text IS NULL OR r.worker = (SELECT id FROM laboro.worker WHERE name = $4::text))
 ORDER BY r.idx LIMIT $3::int`;
@@ -35,11 +35,11 @@ GROUP BY cell ORDER BY cell`;
 export async function readResults(
   session: Session,
   job: JobId,
-  options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
+  options: ResultOptions,
 ): Promise<ResultPage> {
-  const { from, limit, filter = {} } = options;
+  const { from, limit, filter = {}, withOutput = false } = options;
   const worker = filter.worker === undefined ? null : validText(filter.worker);
-  const read = (state?: TaskEnd) => session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker]);
+  const read = (state?: TaskEnd) => session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker, withOutput]);
   const pages = await Promise.all(
     // Each state by its own index, in order; as many of each as are wanted of all.
     filter.states === undefined ? [read()] : STATES.filter((state) => filter.states?.includes(state)).map(read),

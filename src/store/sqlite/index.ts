@@ -12,7 +12,7 @@ import type {
   OutputOptions,
   OutputPage,
   RecoveredState,
-  ResultFilter,
+  ResultOptions,
   ResultPage,
   Store,
   Write,
@@ -92,10 +92,7 @@ class SqliteStore implements Store {
     return rows.length > options.limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async results(
-    job: JobId,
-    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
-  ): Promise<ResultPage> {
+  async results(job: JobId, options: ResultOptions): Promise<ResultPage> {
     const { limit } = options;
     const found = await this.#thread.call("results", { ...options, job, limit: limit + 1 });
     const beyond = found[limit];

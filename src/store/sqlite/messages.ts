@@ -16,7 +16,7 @@ import type {
   KeyValue,
   OutputOptions,
   OutputPage,
-  ResultFilter,
+  ResultOptions,
   TaskRange,
   Write,
   WriteResult,
@@ -91,7 +91,7 @@ export interface Calls {
   commit: { args: { writes: PackedWrites; now: number }; result: PackedWriteResults };
   job: { args: { id: JobId }; result: JobRow | undefined };
   jobs: { args: { before?: JobId; limit: number; filter?: JobFilter }; result: JobRow[] };
-  results: { args: { job: JobId; from: TaskIndex; limit: number; filter?: ResultFilter }; result: TaskResult[] };
+  results: { args: { job: JobId } & ResultOptions; result: TaskResult[] };
   endCounts: { args: { job: JobId; range: Range; cellSize: number }; result: EndCounts[] };
   earlierAttempts: { args: { job: JobId; index: TaskIndex }; result: TaskResult[] };
   entries: { args: { job: JobId; range: Range }; result: EntryChunk[] };

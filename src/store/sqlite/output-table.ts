@@ -1,11 +1,12 @@
 /**
- * Where the output of ended attempts is. The segments know this of the other attempts: the transaction that records the end of an
- * attempt moves its reference from them to this table.
+ * Where the output of ended attempts is: in the row of the result where it is small, otherwise in segments. The segments know this of the
+ * other attempts: the transaction that records the end of an attempt moves its reference from them to this table.
  */
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { OutputOptions, OutputPage } from "../../model/store.js";
 import type { OutputSegments } from "../output/output-segments.js";
+import { pageOfSmallOutput } from "../small-output.js";
 import type { Database, Statement } from "./database.js";
 import type { TaskAttempt } from "./messages.js";
 import type { TaskRangeRow } from "./task-range-table.js";
@@ -13,12 +14,20 @@ import type { TaskRangeRow } from "./task-range-table.js";
 const INSERT = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
 const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";
 const REMOVE = "DELETE FROM output WHERE job = ?";
-const LATEST = "SELECT max(attempt) AS attempt FROM output WHERE job = ? AND idx = ?";
+const FIND_SMALL = `
+SELECT output FROM result WHERE job = ?1 AND idx = ?2 AND attempt = ?3 AND output IS NOT NULL
+UNION ALL SELECT output FROM earlier_attempt WHERE job = ?1 AND idx = ?2 AND attempt = ?3 AND output IS NOT NULL`;
+const LATEST = `
+SELECT max(attempt) AS attempt FROM (
+  SELECT attempt FROM output WHERE job = ?1 AND idx = ?2
+  UNION ALL SELECT attempt FROM result WHERE job = ?1 AND idx = ?2 AND output IS NOT NULL
+  UNION ALL SELECT attempt FROM earlier_attempt WHERE job = ?1 AND idx = ?2 AND output IS NOT NULL)`;
 
 export class OutputTable {
   readonly #segments: OutputSegments;
   readonly #insert: Statement;
   readonly #find: Statement;
+  readonly #findSmall: Statement;
   readonly #remove: Statement;
   readonly #latest: Statement;
   /** Saved in this batch; the segments release them once it is durable. */
@@ -30,6 +39,7 @@ export class OutputTable {
     this.#segments = segments;
     this.#insert = db.prepare(INSERT);
     this.#find = db.prepare(FIND);
+    this.#findSmall = db.prepare(FIND_SMALL);
     this.#remove = db.prepare(REMOVE);
     this.#latest = db.prepare(LATEST);
   }
@@ -97,6 +107,8 @@ export class OutputTable {
 
   read(job: JobId, index: TaskIndex, { attempt, ...options }: OutputOptions): OutputPage {
     const of = { job, index, attempt: attempt ?? this.#latestOf(job, index) };
+    const small: { output: Uint8Array } | undefined = this.#findSmall.get(job, index, of.attempt);
+    if (small !== undefined) return pageOfSmallOutput(small.output, options);
     const reference = this.#reference(job, index, of.attempt);
     const { pieces, next } = this.#segments.read(reference === undefined ? of : { ...of, reference }, options);
     return next === undefined ? { pieces } : { pieces, next };

@@ -1,13 +1,13 @@
 /**
  * A batch on its way to the thread. Claims and results come in tens of thousands a second, and cloning an object for
  * each would cost the event loop more than handing them out does: their fields go as numbers in one transferred array,
- * their texts as positions in a list without repetition. Bytes of output are joined into one buffer. Other writes are
- * few and are cloned as they are.
+ * their texts as positions in a list without repetition. Bytes of output are joined into one buffer, in the order of the writes. Other
+ * writes are few and are cloned as they are.
  *
- * The numbers begin with one code a write; behind the code of a claim or settle stand its fields.
+ * The numbers begin with one code a write; behind the code of a claim, settle or output stand its fields.
  */
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
-import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+import type { OutputStream, TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
 import { encodeSpec } from "./job-spec.js";
@@ -16,13 +16,11 @@ import type { SubmitRow, WriteRow } from "./messages.js";
 type ClaimOrSettle = Extract<Write, { op: "claim" | "settle" }>;
 type Output = Extract<Write, { op: "output" }>;
 type Plain = Exclude<WriteRow, ClaimOrSettle | Output>;
-type ChunkHead = Omit<OutputChunk, "bytes"> & { readonly length: number };
 
 export interface PackedWrites {
   readonly numbers: Float64Array;
   readonly texts: readonly string[];
   readonly plain: readonly Plain[];
-  readonly chunks: readonly ChunkHead[];
   readonly bytes: Uint8Array;
 }
 
@@ -32,19 +30,21 @@ const SETTLE = 2;
 const OUTPUT = 3;
 const CLAIM_FIELDS = 7;
 const SETTLE_FIELDS = 5;
-const RESULT_FIELDS = 10;
+const RESULT_FIELDS = 11;
+const CHUNK_FIELDS = 6;
 const NONE = -1;
 const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
+const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 export function packWrites(writes: readonly Write[]): PackedWrites {
   const numbers = new Float64Array(numbersNeeded(writes));
   const texts = new Texts();
   const plain: Plain[] = [];
-  const output: OutputChunk[] = [];
+  const output: Uint8Array[] = [];
   let at = 0;
   for (const write of writes) {
     if (write.op === "settle") {
-      at = packSettle(numbers, at, write, texts);
+      at = packSettle(numbers, at, write, texts, output);
     } else if (write.op === "claim") {
       numbers[at] = CLAIM;
       numbers[at + 1] = write.from;
@@ -57,13 +57,14 @@ export function packWrites(writes: readonly Write[]): PackedWrites {
     } else if (write.op === "output") {
       numbers[at++] = OUTPUT;
       numbers[at++] = write.chunks.length;
-      output.push(...write.chunks);
+      for (const chunk of write.chunks) at = packChunk(numbers, at, chunk, output);
     } else {
       numbers[at++] = PLAIN;
-      plain.push(write.op === "submit" ? submitRow(write) : write);
+      if (write.op === "submit") plain.push(submitRow(write));
+      else plain.push(write.op === "replace" ? withOwnBytes(write) : write);
     }
   }
-  return { numbers, texts: texts.list, plain, ...packOutput(output) };
+  return { numbers, texts: texts.list, plain, bytes: joined(output) };
 }
 
 /** The buffers that can change hands instead of being copied. */
@@ -77,13 +78,14 @@ export function transferable(packed: PackedWrites): ArrayBuffer[] {
 }
 
 export function unpackWrites(packed: PackedWrites): WriteRow[] {
-  const { numbers, texts } = packed;
+  const { numbers, texts, bytes } = packed;
   const writes: WriteRow[] = [];
   const plain = packed.plain.values();
-  const chunks = unpackOutput(packed);
   let taken = 0;
   let at = 0;
   const next = (): number => numbers[at++] ?? Number.NaN;
+  const take = (length: number): Uint8Array => bytes.subarray(taken, (taken += length));
+  const stream = (): OutputStream => STREAMS[next()] ?? "stdout";
   while (at < numbers.length) {
     const code = next();
     if (code === SETTLE) {
@@ -92,8 +94,12 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
       const empty = next() === 1;
       const results = new Array<TaskResult>(next());
       for (let i = 0; i < results.length; i++) {
-        results[i] = unpackResult(numbers, at, texts);
-        at += RESULT_FIELDS;
+        const result = unpackResult(numbers, at, texts);
+        at += RESULT_FIELDS - 1;
+        const parts = next();
+        results[i] = result;
+        if (parts === NONE) continue;
+        result.output = Array.from({ length: parts }, () => ({ stream: stream(), bytes: take(next()) }));
       }
       writes.push({ op: "settle", job, rangeId, results, empty });
     } else if (code === CLAIM) {
@@ -104,9 +110,15 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
       const attempt = next();
       writes.push({ op: "claim", from, rangeId, first, last, attempt, worker: WorkerId(texts[next()] ?? "") });
     } else if (code === OUTPUT) {
-      const from = taken;
-      taken += next();
-      writes.push({ op: "output", chunks: chunks.slice(from, taken) });
+      const chunks = Array.from({ length: next() }, () => ({
+        job: JobId(next()),
+        index: next(),
+        attempt: next(),
+        stream: stream(),
+        offset: next(),
+        bytes: take(next()),
+      }));
+      writes.push({ op: "output", chunks });
     } else {
       const write = plain.next();
       if (!write.done) writes.push(write.value);
@@ -118,9 +130,11 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
 function numbersNeeded(writes: readonly Write[]): number {
   let needed = 0;
   for (const write of writes) {
-    if (write.op === "settle") needed += SETTLE_FIELDS + write.results.length * RESULT_FIELDS;
-    else if (write.op === "claim") needed += CLAIM_FIELDS;
-    else needed += write.op === "output" ? 2 : 1;
+    if (write.op === "settle") {
+      needed += SETTLE_FIELDS + write.results.length * RESULT_FIELDS;
+      for (const { output } of write.results) needed += 2 * (output?.length ?? 0);
+    } else if (write.op === "claim") needed += CLAIM_FIELDS;
+    else needed += write.op === "output" ? 2 + write.chunks.length * CHUNK_FIELDS : 1;
   }
   return needed;
 }
@@ -130,6 +144,7 @@ function packSettle(
   start: number,
   write: Extract<Write, { op: "settle" }>,
   texts: Texts,
+  bytes: Uint8Array[],
 ): number {
   numbers[start] = SETTLE;
   numbers[start + 1] = write.job;
@@ -148,9 +163,49 @@ function packSettle(
     numbers[at + 7] = result.code ?? Number.NaN;
     numbers[at + 8] = result.signal === undefined ? NONE : texts.position(result.signal);
     numbers[at + 9] = rare(result, texts);
+    numbers[at + 10] = result.output?.length ?? NONE;
     at += RESULT_FIELDS;
+    for (const part of result.output ?? []) {
+      numbers[at++] = STREAMS.indexOf(part.stream);
+      numbers[at++] = part.bytes.length;
+      bytes.push(part.bytes);
+    }
   }
   return at;
+}
+
+function packChunk(numbers: Float64Array, at: number, chunk: OutputChunk, bytes: Uint8Array[]): number {
+  numbers[at] = chunk.job;
+  numbers[at + 1] = chunk.index;
+  numbers[at + 2] = chunk.attempt;
+  numbers[at + 3] = STREAMS.indexOf(chunk.stream);
+  numbers[at + 4] = chunk.offset;
+  numbers[at + 5] = chunk.bytes.length;
+  bytes.push(chunk.bytes);
+  return at + CHUNK_FIELDS;
+}
+
+/** Bytes are often views of large receive buffers, which cloning would copy whole. */
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  let size = 0;
+  for (const part of parts) size += part.length;
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
+
+function withOwnBytes(write: Extract<Write, { op: "replace" }>): Plain {
+  if (write.earlierAttempts.every(({ output }) => output === undefined)) return write;
+  const earlierAttempts = write.earlierAttempts.map(({ output, ...result }) =>
+    output === undefined
+      ? result
+      : { ...result, output: output.map(({ stream, bytes }) => ({ stream, bytes: new Uint8Array(bytes) })) },
+  );
+  return { ...write, earlierAttempts };
 }
 
 /** `timedOut` (absent, false, true: 0, 1, 2) and the error's position + 1, as one number. */
@@ -159,9 +214,11 @@ function rare(result: TaskResult, texts: Texts): number {
   return timedOut + 3 * (result.error === undefined ? 0 : texts.position(result.error) + 1);
 }
 
-function unpackResult(numbers: Float64Array, at: number, texts: readonly string[]): TaskResult {
+type MutableResult = { -readonly [Key in keyof TaskResult]: TaskResult[Key] };
+
+function unpackResult(numbers: Float64Array, at: number, texts: readonly string[]): MutableResult {
   const field = (offset: number): number => numbers[at + offset] ?? Number.NaN;
-  const result: { -readonly [Key in keyof TaskResult]: TaskResult[Key] } = {
+  const result: MutableResult = {
     index: field(0),
     attempt: field(1),
     state: STATES[field(2)] ?? "failed",
@@ -181,30 +238,6 @@ function unpackResult(numbers: Float64Array, at: number, texts: readonly string[
     if (error !== 0) result.error = texts[error - 1] ?? "";
   }
   return result;
-}
-
-/** Chunks are often views of large receive buffers, which cloning would copy whole. */
-function packOutput(output: readonly OutputChunk[]): { chunks: ChunkHead[]; bytes: Uint8Array } {
-  let size = 0;
-  for (const chunk of output) size += chunk.bytes.length;
-  const bytes = new Uint8Array(size);
-  const chunks: ChunkHead[] = [];
-  let at = 0;
-  for (const { bytes: part, ...head } of output) {
-    bytes.set(part, at);
-    at += part.length;
-    chunks.push({ ...head, length: part.length });
-  }
-  return { chunks, bytes };
-}
-
-function unpackOutput(packed: PackedWrites): OutputChunk[] {
-  let at = 0;
-  return packed.chunks.map(({ length, ...head }) => {
-    const bytes = packed.bytes.subarray(at, at + length);
-    at += length;
-    return { ...head, bytes };
-  });
 }
 
 function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {

@@ -3,28 +3,29 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { EndCounts, ResultFilter } from "../../model/store.js";
+import type { EndCounts, ResultOptions } from "../../model/store.js";
+import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
 import type { Database, Statement } from "./database.js";
 import { ANY_STATE, STATES, type StateQuery, stateNumber, stateQuery } from "./task-states.js";
 import type { WorkerNumbers } from "./worker-numbers.js";
 
 export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error";
-const ONE_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output";
+const ONE_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 /** Rows in one statement: more of them cost no less a row. */
 const ROWS = 16;
 
 const insertInto = (table: "result" | "earlier_attempt", rows: number): string =>
   `INSERT INTO ${table} (${RESULT_COLUMNS}) VALUES ${new Array(rows).fill(ONE_ROW).join(", ")} ON CONFLICT DO NOTHING`;
 
-const selectFrom = (table: "result" | "earlier_attempt", indexed: string = table): string => `
+const selectFrom = (table: "result" | "earlier_attempt", indexed: string = table, output = "NULL"): string => `
 SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, output_bytes AS outputBytes, code, signal,
-       timed_out AS timedOut, error
+       timed_out AS timedOut, error, ${output} AS output
 FROM ${indexed} JOIN worker ON worker.id = ${table}.worker`;
 
 // The worker's name is found once and not looked up for every row.
 export const pageOfResults = ({ table, condition }: StateQuery): string => `
-${selectFrom("result", table)}
+${selectFrom("result", table, "CASE WHEN ?5 THEN output END")}
 WHERE job = ?1 AND idx >= ?2 AND (${condition})
   AND (?4 IS NULL OR result.worker = (SELECT id FROM worker WHERE name = ?4))
 ORDER BY idx LIMIT ?3`;
@@ -45,6 +46,7 @@ interface ResultRow {
   readonly signal: string | null;
   readonly timedOut: number | null;
   readonly error: string | null;
+  readonly output: Uint8Array | null;
 }
 
 export class ResultTable {
@@ -92,8 +94,10 @@ export class ResultTable {
     }
   }
 
-  page(job: JobId, from: TaskIndex, limit: number, { states, worker }: ResultFilter = {}): TaskResult[] {
-    const read = (page: Statement | undefined): ResultRow[] => page?.all(job, from, limit, worker ?? null) ?? [];
+  page(job: JobId, { from, limit, filter = {}, withOutput = false }: ResultOptions): TaskResult[] {
+    const { states, worker } = filter;
+    const read = (page: Statement | undefined): ResultRow[] =>
+      page?.all(job, from, limit, worker ?? null, Number(withOutput)) ?? [];
     if (states === undefined) return read(this.#all).map(resultFrom);
     // Each state by its own index, in order; as many of each as are wanted of all.
     const rows = [...new Set(states)].flatMap((state) => read(this.#withState.get(state)));
@@ -131,7 +135,7 @@ export class ResultTable {
   }
 
   #pushRow(values: Value[], job: JobId, result: TaskResult): void {
-    const { code, signal, timedOut, error } = result;
+    const { code, signal, timedOut, error, output } = result;
     values.push(
       job,
       result.index,
@@ -145,14 +149,15 @@ export class ResultTable {
       signal ?? null,
       timedOut === undefined ? null : Number(timedOut),
       error ?? null,
+      output === undefined ? null : encodeSmallOutput(output),
     );
   }
 }
 
-type Value = number | string | null;
+type Value = number | string | Uint8Array | null;
 
 function resultFrom(row: ResultRow): TaskResult {
-  const { code, signal, timedOut, error, state, ...rest } = row;
+  const { code, signal, timedOut, error, output, state, ...rest } = row;
   return {
     ...rest,
     state: STATES[state] ?? "failed",
@@ -160,5 +165,6 @@ function resultFrom(row: ResultRow): TaskResult {
     ...(signal === null ? {} : { signal }),
     ...(timedOut === null ? {} : { timedOut: timedOut === 1 }),
     ...(error === null ? {} : { error }),
+    ...(output === null ? {} : { output: decodeSmallOutput(output) }),
   };
 }

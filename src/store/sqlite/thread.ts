@@ -59,7 +59,7 @@ function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] 
     case "jobs":
       return engine.jobs.page(request.args.before, request.args.limit, request.args.filter);
     case "results":
-      return engine.results.page(request.args.job, request.args.from, request.args.limit, request.args.filter);
+      return engine.results.page(request.args.job, request.args);
     case "endCounts":
       return engine.results.endCounts(request.args.job, request.args.range, request.args.cellSize);
     case "earlierAttempts":

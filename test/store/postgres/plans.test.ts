@@ -21,7 +21,7 @@ import { RELEASE } from "../../../src/store/postgres/operations/release.js";
 import { replaceStatement } from "../../../src/store/postgres/operations/replace.js";
 import { settleStatement } from "../../../src/store/postgres/operations/settle.js";
 import { FIND_SUBMITTED, INSERT_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
-import { LATEST, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/output-rows.js";
+import { FIND_OUTPUT, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/output-rows.js";
 import { EARLIER, ENDS, pageOfResults } from "../../../src/store/postgres/result-rows.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
@@ -116,7 +116,7 @@ const READS: readonly (readonly [string, string])[] = [
   ["earlier", EARLIER],
   ["ends", ENDS],
   ["entries", ENTRIES],
-  ["latest output", LATEST],
+  ["find output", FIND_OUTPUT],
   ["output", OUTPUT_ROWS],
   ["ends of output", OUTPUT_ENDS],
 ];

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import type { JobId, TaskIndex } from "../../../src/model/ids.js";
-import type { OutputPage, Store } from "../../../src/model/store.js";
-import { type Broker, chunk, result, waiting } from "./kit.js";
+import type { SmallOutput, TaskResult } from "../../../src/model/outcome.js";
+import type { OutputPage, Store, Write } from "../../../src/model/store.js";
+import { type Broker, chunk, NOW, newRangeId, result, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 1_000_000 };
 
@@ -112,4 +113,55 @@ export function describeOutput(broker: () => Broker): void {
     await committed;
     expect(read(await broker().store.output(job.id, 0, ALL))).toEqual(["stdout@0:payload"]);
   });
+
+  it("keeps small output with its result, and shows it like any other", async () => {
+    const { job, taskRange } = await broker().submitAll(2);
+    const first = await broker().claim(taskRange, 0, 1);
+    const output = [part("stdout", "one "), part("stderr", "two"), part("stderr", "!"), part("stdout", " three")];
+    const { store } = broker();
+    const back = waiting({ ...first, first: 0, last: 0 }, { failures: 1 });
+    const stays = { ...first, id: newRangeId(), first: 1, last: 1 };
+    const failed = result(0, { state: "failed", code: 1, outputBytes: 5, output: [part("stdout", "first")] });
+    await broker().replace(first, [back, stays], { earlierAttempts: [failed] });
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:first"]);
+    const before = await store.bytesUsed();
+    const second = await broker().claim(back, 0, 0, undefined, 2);
+    await broker().settle(second, [result(0, { attempt: 2, outputBytes: 14, output })]);
+    await broker().settle(stays, [result(1)]);
+    expect(await store.bytesUsed()).toBeGreaterThanOrEqual(before);
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:one ", "stderr@4:two!", "stdout@8: three"]);
+    expect(read(await store.output(job.id, 0, { ...ALL, attempt: 1 }))).toEqual(["stdout@0:first"]);
+    expect(read(await store.output(job.id, 0, { ...ALL, stream: "stderr" }))).toEqual(["stderr@4:two!"]);
+    const page = await store.output(job.id, 0, { from: 2, limit: 4 });
+    expect([read(page), page.next]).toEqual([["stdout@2:e ", "stderr@4:tw"], 6]);
+    expect(await everything(store, job.id, 0, 3)).toBe("one two! three");
+    expect(await store.output(job.id, 1, ALL)).toEqual({ pieces: [] });
+    expect(await store.storedOutputBytes([{ job: job.id, index: 0, attempt: 2 }])).toEqual([0]);
+    const { results } = await store.results(job.id, { from: 0, limit: 2, withOutput: true });
+    expect(results.map(text)).toEqual([["one ", "two", "!", " three"], []]);
+    expect((await store.results(job.id, { from: 0, limit: 1 })).results[0]).not.toHaveProperty("output");
+  });
+
+  it("takes small output that is a view of a larger buffer for what it shows, of a last and of an earlier attempt", async () => {
+    const { job, taskRange } = await broker().submitAll(2);
+    const out = await broker().claim(taskRange, 0, 1);
+    const frame = Buffer.from("....payload....");
+    const output = [{ stream: "stdout" as const, bytes: frame.subarray(4, 11) }];
+    const back = waiting({ ...out, first: 1, last: 1 }, { failures: 1 });
+    const writes: Write[] = [
+      { op: "settle", job: job.id, rangeId: out.id, results: [result(0, { outputBytes: 7, output })], empty: false },
+      {
+        ...{ op: "replace", job: job.id, rangeId: out.id, replacements: [back], cancelled: 0 },
+        earlierAttempts: [result(1, { state: "failed", outputBytes: 7, output })],
+      },
+    ];
+    const committed = broker().store.commit(writes, NOW);
+    frame.fill(0);
+    await committed;
+    for (const index of [0, 1]) expect(read(await broker().store.output(job.id, index, ALL))).toEqual(["stdout@0:payload"]);
+  });
 }
+
+const part = (stream: "stdout" | "stderr", content: string): SmallOutput => ({ stream, bytes: Buffer.from(content) });
+
+const text = ({ output = [] }: TaskResult): string[] => output.map(({ bytes }) => Buffer.from(bytes).toString());

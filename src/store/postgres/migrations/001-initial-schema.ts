@@ -110,6 +110,8 @@ CREATE TABLE laboro.result (
   code bigint,
   signal text,
   error text,
+  -- All of it where it is small (small-output.ts); otherwise it is in table output.
+  output bytea,
   PRIMARY KEY (job, idx)
 );
 CREATE INDEX result_unsuccessful ON laboro.result (job, state, idx) WHERE state <> 0;

@@ -13,10 +13,11 @@ const REPLACEMENTS = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::
 const earlier = (rare: boolean): string => `
 saved AS (
   INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS})
-  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(rare)}
+  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(14, rare)}
   FROM ${resultRows(14, rare)}
   WHERE (SELECT flags FROM own)[r.w]
-  ON CONFLICT DO NOTHING),`;
+  ON CONFLICT DO NOTHING
+  RETURNING job, octet_length(output) AS bytes),`;
 
 export const replaceStatement = (ends: "none" | "plain" | "rare"): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
@@ -29,10 +30,11 @@ made AS (
   WHERE (SELECT flags FROM own)[q.w] AND (SELECT count(*) FROM gone) >= 0),
 ${ends === "none" ? "" : earlier(ends === "rare")}
 counted AS (
-  SELECT a.job, 0 AS bytes, 0 AS succeeded, 0 AS failed, sum(a.cancelled) AS cancelled
-  FROM unnest($2::bigint[], $3::int[]) WITH ORDINALITY AS a (job, cancelled, n)
-  WHERE a.cancelled > 0 AND (SELECT flags FROM own)[a.n]
-  GROUP BY a.job),
+  SELECT job, sum(bytes) AS bytes, 0 AS succeeded, 0 AS failed, sum(cancelled) AS cancelled FROM (
+    SELECT a.job, 0 AS bytes, a.cancelled FROM unnest($2::bigint[], $3::int[]) WITH ORDINALITY AS a (job, cancelled, n)
+    WHERE a.cancelled > 0 AND (SELECT flags FROM own)[a.n]
+    ${ends === "rare" ? "UNION ALL SELECT job, bytes, 0 FROM saved WHERE bytes > 0" : ""}) AS more
+  GROUP BY job),
 summed AS (${addToJobCounters("counted")})
 SELECT flags::text AS own FROM own`;
 

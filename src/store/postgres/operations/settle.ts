@@ -24,13 +24,13 @@ added AS (
   SELECT ($2::bigint[])[r.w], r.idx, r.attempt,
     CASE WHEN (SELECT flags FROM cancelling)[r.w] AND (SELECT cancels FROM laboro.job WHERE id = ($2::bigint[])[r.w]) @> r.idx
       THEN ${CANCELLED} ELSE r.state END,
-    r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(rare)}
+    r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(4, rare)}
   FROM ${resultRows(4, rare)}
   WHERE (SELECT flags FROM own)[r.w]
   ON CONFLICT DO NOTHING
-  RETURNING job, state),
+  RETURNING job, state, octet_length(output) AS bytes),
 counted AS MATERIALIZED (
-  SELECT job, 0 AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
+  SELECT job, coalesce(sum(bytes), 0) AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
     count(*) FILTER (WHERE state = 2) AS cancelled
   FROM added GROUP BY job),
 summed AS (${addToJobCounters("counted")}),

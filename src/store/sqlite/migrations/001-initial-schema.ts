@@ -77,6 +77,8 @@ CREATE TABLE result (
   signal TEXT,
   timed_out INTEGER,
   error TEXT,
+  -- All of it where it is small (small-output.ts); otherwise it is in segments, and table output says where.
+  output BLOB,
   PRIMARY KEY (job, idx)
 ) WITHOUT ROWID;
 -- Only results that are no success: the index costs nothing while tasks succeed.
@@ -95,6 +97,7 @@ CREATE TABLE earlier_attempt (
   signal TEXT,
   timed_out INTEGER,
   error TEXT,
+  output BLOB,
   PRIMARY KEY (job, idx, attempt)
 ) WITHOUT ROWID;
 
