@@ -11,10 +11,11 @@
  */
 import { asLaboroError, LaboroError } from "../base/errors.js";
 import { STARTED } from "../dispatch/state.js";
+import { EndedTasks } from "../model/ended-tasks.js";
 import type { Attempt, JobId, TaskIndex } from "../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../model/job.js";
 import type { TaskResult } from "../model/outcome.js";
-import { RangeSet } from "../model/range-set.js";
+import type { EndedTask, JobProgress, RunningTask } from "../model/progress.js";
 import type { Ranges } from "../model/ranges.js";
 import type { OutputChunk, Write, WriteResult } from "../model/store.js";
 import { taskNumber } from "../model/task-numbers.js";
@@ -28,29 +29,6 @@ const QUEUE_LIMIT = 1_000;
 const PAGE = 1_000;
 /** Tasks that run at other brokers are looked for this often. No event says that they have started. */
 const PEERS_MS = 500;
-
-export interface EndedTask extends TaskResult {
-  /** What people call it. */
-  readonly number: number;
-}
-
-export interface RunningTask {
-  readonly index: TaskIndex;
-  readonly number: number;
-  readonly attempt: Attempt;
-}
-
-/** What has changed since the last one. */
-export interface JobProgress {
-  /** In the order of their ends. */
-  readonly tasks: readonly EndedTask[];
-  /** Tasks that run and have output in the store. Only for a client that wants live output. */
-  readonly running?: readonly RunningTask[];
-  readonly counters?: Counters;
-  readonly held?: boolean;
-  /** All ended tasks were sent. */
-  readonly ended?: JobEnd;
-}
 
 export interface FollowOptions {
   readonly job: JobId;
@@ -116,9 +94,7 @@ export class Follow {
   readonly #core: Core;
   readonly #options: FollowOptions;
   readonly #remove: () => void;
-  readonly #sent: RangeSet;
-  /** The attempts of tasks that ended with another than their first: they may have been run again after an end that was sent. */
-  readonly #attempts = new Map<TaskIndex, Attempt>();
+  readonly #sent: EndedTasks;
   /** Tasks, with their attempts, that were announced as running. */
   readonly #announced = new Map<TaskIndex, Attempt>();
   #queue: TaskResult[] = [];
@@ -140,7 +116,7 @@ export class Follow {
     this.#core = core;
     this.#options = options;
     this.#remove = remove;
-    this.#sent = new RangeSet(options.has);
+    this.#sent = new EndedTasks(options.has);
     this.#unwatch = core.jobs.endWatchers.watch(options.job, (end) => this.#jobEnded(end));
   }
 
@@ -264,8 +240,8 @@ export class Follow {
     try {
       let from: number | undefined = this.#sent.firstMissing(0);
       while (from !== undefined && !this.#over) {
-        const page = await this.#core.store.results(this.#options.job, { from, limit: PAGE });
-        const unsent = page.results.filter((one) => this.#isUnsent(one));
+        const page = await this.#core.store.results(this.#options.job, { from, limit: PAGE, withOutput: true });
+        const unsent = page.results.filter((one) => !this.#sent.has(one));
         this.#send(unsent.slice(0, this.#credit), false);
         if (this.#credit === 0 && (unsent.length > 0 || page.next !== undefined)) {
           this.#behind = true;
@@ -280,22 +256,15 @@ export class Follow {
     this.#flush();
   }
 
-  /** The attempt counts, too: a task that has ended may be run again. */
-  #isUnsent({ index, attempt }: TaskResult): boolean {
-    return !this.#sent.has(index) || attempt > (this.#attempts.get(index) ?? 1);
-  }
-
   #send(results: readonly TaskResult[], isLast: boolean): void {
     const job = this.#job;
     if (this.#over || job === undefined) return;
     const tasks: EndedTask[] = [];
     for (const result of results) {
-      const { index, attempt } = result;
-      if (!this.#isUnsent(result)) continue;
-      this.#sent.add(index);
-      if (attempt > 1) this.#attempts.set(index, attempt);
-      this.#announced.delete(index);
-      tasks.push({ ...result, number: taskNumber(job, index) });
+      if (this.#sent.has(result)) continue;
+      this.#sent.add(result);
+      this.#announced.delete(result.index);
+      tasks.push({ ...result, number: taskNumber(job, result.index) });
     }
     this.#credit -= tasks.length;
     const running = this.#running.length === 0 ? {} : { running: this.#running };

@@ -72,7 +72,7 @@ export async function openLocalBroker(
 async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: Job) => boolean): Promise<LocalBroker> {
   const broker = await startBroker({
     ...{ dir, port: 0, retention: RETENTION, holdAtStart, log: ERRORS_ONLY },
-    listenLater: true,
+    listenLater: slots > 0,
   });
   tidy(dir);
   const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots);

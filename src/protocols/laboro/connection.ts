@@ -78,9 +78,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
       onFault: (code, error) => this.#fail(code, error),
       onDead: (text) => this.#terminate(text),
       onEnded: (code, text) =>
-        this.#finish(
-          code === 1006 ? { by: "network", code, text } : { by: "peer", code, text, ...errorNamedIn(text) },
-        ),
+        this.#finish(code === 1006 ? { by: "network", code, text } : { by: "peer", code, text, ...errorNamedIn(text) }),
     };
     this.#transport =
       socket instanceof MemorySocket ? socket.open(events) : new SocketTransport(socket, options, events);

@@ -40,7 +40,10 @@ export type LinkOf<From extends DialerRole> = Connection<
 export type BrokerAddress = string | InProcessBroker;
 
 /** Reads the options `broker` and `token` of workers and clients. */
-export function addressesOf({ broker, token }: {
+export function addressesOf({
+  broker,
+  token,
+}: {
   readonly broker: string | readonly string[] | InProcessBroker;
   readonly token?: string | undefined;
 }): { readonly urls: readonly BrokerAddress[]; readonly token: string } {

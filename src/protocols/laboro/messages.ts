@@ -10,8 +10,9 @@
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
-import type { Counters, Entries, JobEnd, Limits } from "../../model/job.js";
-import type { Outcome, OutputStream, TaskResult } from "../../model/outcome.js";
+import type { Entries, Limits } from "../../model/job.js";
+import type { Outcome, OutputStream } from "../../model/outcome.js";
+import type { JobProgress } from "../../model/progress.js";
 import type { Range, Ranges } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
 import type { RememberedStore } from "../../model/store.js";
@@ -202,26 +203,6 @@ export interface FollowRequest {
   readonly relay: boolean;
 }
 
-export interface EndedTask extends TaskResult {
-  readonly number: number;
-}
-
-export interface RunningTask {
-  readonly index: TaskIndex;
-  readonly number: number;
-  readonly attempt: Attempt;
-}
-
-/** What has changed at a job that is followed. Each task that ended is in one of them. */
-export interface Progress {
-  readonly tasks: readonly EndedTask[];
-  readonly running?: readonly RunningTask[];
-  readonly counters?: Counters;
-  readonly held?: boolean;
-  /** The job has ended, and all of its tasks were sent. */
-  readonly ended?: JobEnd;
-}
-
 export type FromClient =
   | { readonly type: "HELLO"; readonly version: number; readonly name: string }
   /** A message for a service. */
@@ -259,7 +240,7 @@ export type ToClient =
   | { readonly type: "RESPONSE"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   | { readonly type: "RESULT"; readonly id: number; readonly value: unknown }
   | { readonly type: "ERROR"; readonly id: number; readonly code: ErrorCode; readonly message: string }
-  | ({ readonly type: "PROGRESS"; readonly id: number } & Progress)
+  | ({ readonly type: "PROGRESS"; readonly id: number; readonly job: JobId } & JobProgress)
   | ({ readonly type: "RELAY" } & TaskOutput)
   | { readonly type: "HEARTBEAT" };
 

@@ -32,14 +32,11 @@ SELECT (idx - $2::int) / $4::int AS cell, count(*) FILTER (WHERE state = 0) AS s
 FROM laboro.result WHERE job = $1::bigint AND idx BETWEEN $2::int AND $3::int
 GROUP BY cell ORDER BY cell`;
 
-export async function readResults(
-  session: Session,
-  job: JobId,
-  options: ResultOptions,
-): Promise<ResultPage> {
+export async function readResults(session: Session, job: JobId, options: ResultOptions): Promise<ResultPage> {
   const { from, limit, filter = {}, withOutput = false } = options;
   const worker = filter.worker === undefined ? null : validText(filter.worker);
-  const read = (state?: TaskEnd) => session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker, withOutput]);
+  const read = (state?: TaskEnd) =>
+    session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker, withOutput]);
   const pages = await Promise.all(
     // Each state by its own index, in order; as many of each as are wanted of all.
     filter.states === undefined ? [read()] : STATES.filter((state) => filter.states?.includes(state)).map(read),

@@ -158,7 +158,8 @@ export function describeOutput(broker: () => Broker): void {
     const committed = broker().store.commit(writes, NOW);
     frame.fill(0);
     await committed;
-    for (const index of [0, 1]) expect(read(await broker().store.output(job.id, index, ALL))).toEqual(["stdout@0:payload"]);
+    for (const index of [0, 1])
+      expect(read(await broker().store.output(job.id, index, ALL))).toEqual(["stdout@0:payload"]);
   });
 }
 
