@@ -1,10 +1,10 @@
 /**
- * Group commit without a timer: while one commit runs, new decisions are collected; they are the next commit.
- * A message is sent when the writes it depends on are durable, in the order of the decisions. Where the store allows it, results
- * without a message are collected for a while before they are committed.
+ * Group commit: while one commit runs, new decisions are collected; they are the next commit. A message is sent when the writes it
+ * depends on are durable, in the order of the decisions. Decisions that are not urgent (dispatch/decisions.ts), and output, are collected
+ * for a few milliseconds before they are committed.
  *
  *   idle        nothing to write; messages are sent at once
- *   gathering   only results, which may wait
+ *   gathering   nothing that is urgent
  *   committing  one batch is at the store, the next is collected
  *   waiting     the disk is full, no file descriptor is left, or the store cannot be reached: the same batch is tried again. Dispatch is halted. Writes with a
  *               caller are refused, all others are kept. A store is usually back in a moment, so nobody is refused at first
@@ -15,8 +15,11 @@ import { now } from "../base/clock.js";
 import { asLaboroError, type LaboroError, passesByItself } from "../base/errors.js";
 import type { Decisions, Send } from "../dispatch/index.js";
 import type { TaskRangeId } from "../model/ids.js";
-import type { Store, Write, WriteResult } from "../model/store.js";
+import type { OutputChunk, Store, Write, WriteResult } from "../model/store.js";
 
+/** How long what is not urgent may wait, and how many bytes of output. */
+const GATHER_MS = 10;
+const GATHER_BYTES = 256 * 1024;
 const RETRY_MS = 1_000;
 /** The first retry of a store that cannot be reached, and the time after which callers are refused. */
 const FIRST_RETRY_MS = 50;
@@ -41,6 +44,7 @@ class CommitBatch {
   readonly waiters = new Map<Write, Waiter>();
   /** Something in it must be committed without delay. */
   urgent = false;
+  outputBytes = 0;
 
   get empty(): boolean {
     return this.writes.length === 0 && this.sends.length === 0 && this.after.length === 0;
@@ -85,15 +89,17 @@ export class CommitLoop {
     for (const write of decisions.writes) batch.writes.push(write);
     for (const send of decisions.sends) batch.sends.push(send);
     if (after !== undefined) batch.after.push(after);
-    batch.urgent ||= !this.#mayGather(decisions);
+    batch.urgent ||= decisions.urgent;
     this.#schedule();
   }
 
-  /** Commits one write; `after` is called when it is durable. */
-  write(write: Write, after: () => void): void {
-    this.#next.writes.push(write);
-    this.#next.after.push(after);
-    this.#next.urgent = true;
+  /** Commits output; `after` is called when it is durable. Its sender can go on until its window is full. */
+  addOutput(chunks: readonly OutputChunk[], after: () => void): void {
+    const batch = this.#next;
+    batch.writes.push({ op: "output", chunks });
+    batch.after.push(after);
+    for (const { bytes } of chunks) batch.outputBytes += bytes.length;
+    batch.urgent ||= batch.outputBytes >= GATHER_BYTES;
     this.#schedule();
   }
 
@@ -117,18 +123,13 @@ export class CommitLoop {
     return new Promise((resolve) => this.#idleWaiters.push(resolve));
   }
 
-  #mayGather({ writes, sends }: Decisions): boolean {
-    if ((this.#store.commitDelayMs ?? 0) === 0) return false;
-    return sends.length === 0 && writes.length > 0 && writes.every(({ op }) => op === "settle");
-  }
-
   #schedule(): void {
     if (this.#running || this.#scheduled || this.#next.empty) return;
     if (!this.#next.urgent) {
       this.#gathering ??= setTimeout(() => {
         this.#next.urgent = true;
         this.#start();
-      }, this.#store.commitDelayMs);
+      }, GATHER_MS);
       return;
     }
     this.#scheduled = true;

@@ -254,16 +254,17 @@ export class Core {
     return worker !== undefined && claimOf(worker, job, index)?.attempt === attempt;
   }
 
-  /** Bytes of output. `handled` is called when they are stored, or dropped if the task is not this worker's; in the order of the calls. */
-  workerOutput(id: WorkerId, chunk: OutputChunk, handled: () => void): void {
-    if (!this.#isAttemptOf(id, chunk)) {
-      this.decide(() => {}, handled);
-      return;
-    }
-    this.#commits.write({ op: "output", chunks: [chunk] }, () => {
+  /**
+   * Output of tasks. `handled` is called when it is stored, and what is of tasks that are not this worker's is dropped; in the order of
+   * the calls.
+   */
+  workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
+    const chunks = given.filter((chunk) => this.#isAttemptOf(id, chunk));
+    this.#commits.addOutput(chunks, () => {
       handled();
-      this.follows.outputStored(chunk);
-      if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
+      for (const chunk of chunks) this.follows.outputStored(chunk);
+      if (this.taskUpdates.size === 0) return;
+      for (const { job, index } of chunks) this.taskUpdates.notify(taskKey(job, index), undefined);
     });
   }
 

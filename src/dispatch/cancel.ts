@@ -95,5 +95,7 @@ export function cancelAt(state: State, out: Decisions, worker: WorkerState, id: 
     const indices = openTasks(claim).filter((index) => contains(job.cancels, index));
     for (const range of rangesOf(indices)) tasks.push({ job: id, attempt: claim.attempt, ...range });
   }
-  if (tasks.length > 0) out.sends.push({ kind: "cancel", worker: worker.profile.id, tasks });
+  if (tasks.length === 0) return;
+  out.sends.push({ kind: "cancel", worker: worker.profile.id, tasks });
+  out.urgent = true;
 }

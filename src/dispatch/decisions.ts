@@ -31,6 +31,11 @@ export class Decisions {
   readonly writes: Write[] = [];
   readonly sends: Send[] = [];
   readonly calls: Call[] = [];
+  /**
+   * False for what may wait a few milliseconds, to share a commit with what follows: results of a worker that has prefetched tasks to go
+   * on with, and prefetching. Tasks for free slots, the end of a job and all else are committed at once.
+   */
+  urgent = true;
 
   get empty(): boolean {
     return this.writes.length === 0 && this.sends.length === 0 && this.calls.length === 0;

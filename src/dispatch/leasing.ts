@@ -119,4 +119,5 @@ function lease(state: State, out: Decisions, job: JobState, count: number): void
   updateNeedsLease(state, job, false);
   signature.lastLeasedJob = job;
   out.writes.push({ op: "lease", job: job.id, max: count, rangeId: newTaskRangeId(state) });
+  out.urgent = true;
 }

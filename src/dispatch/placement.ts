@@ -169,6 +169,7 @@ function assignTasks(state: State, out: Decisions, job: JobState, worker: Worker
     const { failures, crashes } = waiting;
     const claim = addClaim(state, worker, job, { rangeId, first, last, attempt, failures, crashes });
     placePrefetched(state, claim);
+    if (claim.placed > 0) out.urgent = true;
     const id = worker.profile.id;
     out.writes.push({ op: "claim", from: waiting.rangeId, rangeId, first, last, attempt, worker: id });
     out.sends.push({ kind: "tasks", worker: id, rangeId, job: job.id, first, last, attempt });

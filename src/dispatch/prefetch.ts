@@ -135,7 +135,9 @@ function retract(out: Decisions, worker: WorkerState, requested: readonly [Claim
     claim.retracting = back.length > 0;
     for (const range of back) tasks.push({ job: claim.job.id, attempt: claim.attempt, ...range });
   }
-  if (tasks.length > 0) out.sends.push({ kind: "retract", worker: worker.profile.id, tasks });
+  if (tasks.length === 0) return;
+  out.sends.push({ kind: "retract", worker: worker.profile.id, tasks });
+  out.urgent = true;
 }
 
 function hasLowerPriority(state: State, job: JobState): boolean {

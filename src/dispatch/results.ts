@@ -65,6 +65,8 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
   if (worker === undefined) return done.length;
   const resultsByClaim = new Map<Claim, ClaimResults>();
   const successes: boolean[] = [];
+  // The steps below set it again where something may not wait.
+  out.urgent = worker.prefetched === 0;
   let stale = 0;
   let last: Claim | undefined;
   let claimResults = newClaimResults();
@@ -143,11 +145,17 @@ function recordResults(
   for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
     settle(out, claim, results);
     if (returned.length > 0) returnToQueue(state, out, claim, { returned, earlierAttempts, avoid: true }, now);
+    // A caller may wait for the end of the job.
+    if (!hasOpenTasks(claim.job)) out.urgent = true;
     reindexJob(state, claim.job);
   }
   // Before anything of these jobs is handed out again.
   for (const { job } of resultsByClaim.keys()) checkMaxFails(state, out, job);
 }
+
+/** False where the results that are being recorded end the job. */
+const hasOpenTasks = ({ assigned, waiting, inBackoff, mayLease }: JobState): boolean =>
+  assigned > 0 || waiting.front !== undefined || inBackoff.size > 0 || mayLease;
 
 function settle(out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
   if (results.length === 0) return;

@@ -376,8 +376,6 @@ export interface Store {
   readonly group?: Group;
   /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
-  /** For this many milliseconds results that no caller waits for may be collected into one commit; 0 if absent. */
-  readonly commitDelayMs?: number;
   /** Takes a new epoch, owns what this broker left behind, and returns the open state. Called once. */
   open(now: number): Promise<RecoveredState>;
   /**

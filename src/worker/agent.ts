@@ -176,7 +176,7 @@ export class Agent {
     for (const timer of this.#leaveTimers) clearTimeout(timer);
     this.#ended = true;
     this.#dial.stop(1000, "the worker stops");
-    this.#tasks.close();
+    await this.#tasks.close();
   }
 
   /** The time that is left of the grace. */

@@ -1,6 +1,6 @@
 /** Starts a worker: its directory, its slots, its link. */
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { now } from "../base/clock.js";
@@ -35,6 +35,11 @@ export interface WorkerOptions {
   readonly caFingerprint?: string;
   /** Where the worker's identity and undelivered results are kept; a temporary one if absent. */
   readonly dir?: string;
+  /**
+   * Keep results on disk whose acknowledgement is late, for the next process of this worker; true if absent. A worker in the process of its
+   * broker does not need it: they end together.
+   */
+  readonly spool?: boolean;
   readonly name?: string;
   readonly slots?: number;
   /** Besides slots: `{ gpu: 2, memory: 64 }`. */
@@ -94,8 +99,6 @@ export interface Worker {
   stop(options?: StopOptions): Promise<void>;
 }
 
-/** A result that the broker has acknowledged by then is not written to this worker's disk at all. */
-const SPOOL_AFTER_MS = 20;
 const CANCEL_GRACE_MS = 5_000;
 const STOP_GRACE_MS = 30_000;
 
@@ -113,7 +116,9 @@ function openWorker(options: WorkerOptions): Worker {
   const capacity = new Capacity({ ...options.resources, slots: count }, process.env);
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const directory = openWorkerDirectory(dir);
-  const { spool, results } = openSpool(directory, log);
+  // What an earlier process has left is delivered in any case.
+  const mustSpool = (options.spool ?? true) || existsSync(directory.resultsPath);
+  const { spool, results } = mustSpool ? openSpool(directory, log) : { spool: undefined, results: [] };
   const env = { ...environmentOfTasks(), ...options.env };
   const programs = openPrograms(options.programs ?? {}, {
     ...{ count, env, log, now },
@@ -132,7 +137,8 @@ function openWorker(options: WorkerOptions): Worker {
   const memory = memoryWatch(options, log, () => agent);
   const agent = new Agent(
     {
-      ...{ directory, spool, slots, files, services, capacity, log, now },
+      ...{ directory, slots, files, services, capacity, log, now },
+      ...(spool === undefined ? {} : { spool }),
       ...(lifetime === undefined ? {} : { lifetime }),
       ...(memory === undefined ? {} : { memory }),
     },
@@ -167,7 +173,7 @@ function openWorker(options: WorkerOptions): Worker {
       lifetime?.stop();
       await programs.close(Math.min(cancelGraceMs, agent.leaveGraceMs));
       await slots.close();
-      await spool.close();
+      await spool?.close();
       files.remove();
       directory.release();
       if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
@@ -198,7 +204,6 @@ function openWorker(options: WorkerOptions): Worker {
 
 function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spool" | "results"> {
   const { spool, results, damage } = ResultSpool.load(directory.resultsPath, {
-    batchDelayMs: SPOOL_AFTER_MS,
     onFailing: (error) =>
       log.warn({ code: error?.code }, error?.message ?? "the spool of results can be written again"),
   });

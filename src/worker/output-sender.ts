@@ -1,15 +1,16 @@
 /**
- * Output on its way to the broker. Each attempt that has written anything has an OutputBuffer. The bytes in flight are bounded
- * by the window of WELCOME; CREDIT gives the number of those that are stored, in the order of sending.
+ * Output on its way to the broker. What an attempt writes first is held: if it ends soon and has written little, all of its output goes with
+ * its result. Otherwise it gets an OutputBuffer, from which it is sent as it comes. The bytes in flight are bounded by the window of
+ * WELCOME; CREDIT gives the number of those that are stored, in the order of sending.
  *
  * Where the job relays, what lies past the head is also sent as RELAY, with a window of its own for each attempt: RELAYED says what
  * the clients have taken. While too much of such an attempt is unsent, its pipes are not read.
  */
 import { join } from "node:path";
-import type { OutputStream } from "../model/outcome.js";
+import { type OutputStream, SMALL_OUTPUT, SMALL_OUTPUT_MS, type SmallOutput } from "../model/outcome.js";
 import type { FromWorker, ResumedTask, TakenOutput, TaskRef } from "../protocols/laboro/messages.js";
 import { RelayBuffer } from "./relay-buffer.js";
-import type { OutputBuffer, OutputBufferSettings } from "./spool/output-buffer.js";
+import { OutputBuffer, type OutputBufferSettings } from "./spool/output-buffer.js";
 
 export const attemptKey = ({ job, index, attempt }: TaskRef): string => `${job}.${index}.${attempt}`;
 
@@ -33,13 +34,38 @@ export interface OutputSource {
   resume(): void;
 }
 
+/** What an attempt has written: held in `parts`, or in a buffer. */
+export interface AttemptOutput {
+  readonly task: TaskRef;
+  readonly cap: number;
+  /** With it, what the buffer does not send as it comes is relayed, and the source is paused while it is taken slowly. */
+  readonly relayFrom: OutputSource | undefined;
+  /** From this time on it is not held. */
+  readonly holdUntil: number;
+  parts: SmallOutput[];
+  size: number;
+  pending: PendingOutput | undefined;
+}
+
+export interface OutputSenderOptions {
+  readonly directory: string;
+  readonly now: () => number;
+  readonly onLost: NonNullable<OutputBufferSettings["onLost"]>;
+  /** There is something to send; the owner decides when to `pump`. */
+  readonly onReady: () => void;
+}
+
 /** An attempt that relays is not read while more of its head than this waits to be sent. */
 const MAX_UNSENT_HEAD = 8 * 1024 * 1024;
+/** Each part has a row in DONE. */
+const MAX_PARTS = 64;
 
 export class OutputSender {
-  readonly #dir: string;
-  readonly #onLost: NonNullable<OutputBufferSettings["onLost"]>;
-  readonly #onReady: () => void;
+  readonly #options: OutputSenderOptions;
+  /** Held output of attempts that run. */
+  readonly #held = new Set<AttemptOutput>();
+  #holdTimer: NodeJS.Timeout | undefined;
+  #holdTimerAt = Number.POSITIVE_INFINITY;
   readonly #all = new Map<string, PendingOutput>();
   /** Outputs with something to send, in order of their turn. */
   readonly #ready = new Set<PendingOutput>();
@@ -47,55 +73,59 @@ export class OutputSender {
   #send: ((message: FromWorker) => void) | undefined;
   #window = 0;
 
-  /** `onReady` is called when there is something to send; the owner decides when to `pump`. */
-  constructor(dir: string, onLost: NonNullable<OutputBufferSettings["onLost"]>, onReady: () => void) {
-    this.#onReady = onReady;
-    this.#dir = dir;
-    this.#onLost = onLost;
+  constructor(options: OutputSenderOptions) {
+    this.#options = options;
   }
 
   settingsFor(task: TaskRef, cap?: number): OutputBufferSettings {
-    const path = join(this.#dir, attemptKey(task));
-    return { path, onLost: this.#onLost, ...(cap === undefined ? {} : { cap }) };
+    const path = join(this.#options.directory, attemptKey(task));
+    return { path, onLost: this.#options.onLost, ...(cap === undefined ? {} : { cap }) };
   }
 
-  /**
-   * `sent` is called once the output has ended, all of it was passed to the link, and what is relayed was taken. Returns false if
-   * there is no output.
-   */
-  whenSent(task: TaskRef, sent: () => void): boolean {
-    const pending = this.#all.get(attemptKey(task));
-    if (pending === undefined) return false;
-    pending.sent = sent;
-    this.#ready.add(pending);
-    return true;
+  /** An attempt starts. */
+  begin(task: TaskRef, cap: number, relayFrom: OutputSource | undefined): AttemptOutput {
+    const holdUntil = this.#options.now() + SMALL_OUTPUT_MS;
+    return { task, cap, relayFrom, holdUntil, parts: [], size: 0, pending: undefined };
   }
 
-  /** With `source`, what the buffer does not send as it comes is relayed, and the source is paused while it is taken slowly. */
-  open(task: TaskRef, output: OutputBuffer, source: OutputSource | undefined): void {
-    const relay = source === undefined ? undefined : { buffer: new RelayBuffer(), source, paused: false };
-    const pending = { task, output, sent: () => {}, relay };
-    this.#all.set(attemptKey(task), pending);
-    this.#ready.add(pending);
+  write(attempt: AttemptOutput, stream: OutputStream, bytes: Uint8Array): void {
+    if (attempt.pending === undefined) {
+      if (hasRoom(attempt, bytes.length)) {
+        this.#hold(attempt, stream, bytes);
+        return;
+      }
+      this.#buffer(attempt);
+    }
+    if (attempt.pending !== undefined) this.#write(attempt.pending, stream, bytes);
+  }
+
+  /** The attempt has ended: all of its output, where it is still held, and how much it wrote. */
+  end(attempt: AttemptOutput): { readonly outputBytes: number; readonly output?: readonly SmallOutput[] } {
+    this.#held.delete(attempt);
+    const { pending, parts, size } = attempt;
+    if (pending !== undefined) return { outputBytes: pending.output.end() };
+    return size === 0 ? { outputBytes: 0 } : { outputBytes: size, output: parts };
+  }
+
+  /** Output of an attempt that ended in an earlier process. */
+  resumeEnded(task: TaskRef, output: OutputBuffer): void {
+    this.#open(task, output, undefined);
   }
 
   outputOf(task: TaskRef): OutputBuffer | undefined {
     return this.#all.get(attemptKey(task))?.output;
   }
 
-  write(task: TaskRef, stream: OutputStream, bytes: Uint8Array): void {
-    const pending = this.#all.get(attemptKey(task));
-    if (pending === undefined) return;
-    const { output, relay } = pending;
-    const offset = output.length;
-    output.write(stream, bytes);
-    if (relay !== undefined) {
-      const kept = Math.max(0, output.headEnd - offset);
-      if (kept < bytes.length) relay.buffer.write(stream, offset + kept, bytes.subarray(kept));
-    }
+  /**
+   * `sent` is called once the output has ended, all of it was passed to the link, and what is relayed was taken. Returns false if
+   * there is no output to send.
+   */
+  whenSent(task: TaskRef, sent: () => void): boolean {
+    const pending = this.#all.size === 0 ? undefined : this.#all.get(attemptKey(task));
+    if (pending === undefined) return false;
+    pending.sent = sent;
     this.#ready.add(pending);
-    this.#adjustFlow(pending);
-    this.#onReady();
+    return true;
   }
 
   /** The clients have taken relayed output. */
@@ -105,19 +135,12 @@ export class OutputSender {
     pending.relay.buffer.markTaken(taken.end);
     this.#ready.add(pending);
     this.#adjustFlow(pending);
-    this.#onReady();
+    this.#options.onReady();
   }
 
-  #adjustFlow({ output, relay }: PendingOutput): void {
-    if (relay === undefined) return;
-    const full = relay.buffer.full || output.unsent > MAX_UNSENT_HEAD;
-    if (full === relay.paused) return;
-    relay.paused = full;
-    if (full) relay.source.pause();
-    else relay.source.resume();
-  }
-
+  /** Forgets the output of a task that is delivered or was dropped. */
   discard(task: TaskRef): void {
+    if (this.#all.size === 0) return;
     const key = attemptKey(task);
     const pending = this.#all.get(key);
     if (pending === undefined) return;
@@ -162,10 +185,11 @@ export class OutputSender {
     this.pump();
   }
 
-  /** Send what the window allows, each attempt in turn. */
+  /** Sends what the window allows, each attempt in turn. */
   pump(): void {
     const send = this.#send;
     if (send === undefined) return;
+    this.#bufferDue();
     for (const { task, relay } of this.#ready) {
       for (let chunk = relay?.buffer.next(); chunk !== undefined; chunk = relay?.buffer.next())
         send({ type: "RELAY", job: task.job, index: task.index, attempt: task.attempt, ...chunk });
@@ -191,7 +215,86 @@ export class OutputSender {
 
   close(): void {
     this.pause();
+    clearTimeout(this.#holdTimer);
+    this.#held.clear();
     this.#ready.clear();
     this.#all.clear();
   }
+
+  #hold(attempt: AttemptOutput, stream: OutputStream, bytes: Uint8Array): void {
+    const last = attempt.parts.at(-1);
+    if (last?.stream === stream)
+      attempt.parts[attempt.parts.length - 1] = { stream, bytes: Buffer.concat([last.bytes, bytes]) };
+    else attempt.parts.push({ stream, bytes });
+    attempt.size += bytes.length;
+    this.#held.add(attempt);
+    if (this.#options.now() >= attempt.holdUntil) this.#options.onReady();
+    else if (attempt.holdUntil < this.#holdTimerAt) this.#setHoldTimer(attempt.holdUntil);
+  }
+
+  #setHoldTimer(at: number): void {
+    clearTimeout(this.#holdTimer);
+    this.#holdTimerAt = at;
+    this.#holdTimer = setTimeout(() => this.#holdOver(), at - this.#options.now());
+  }
+
+  /** Most attempts whose output was held have ended meanwhile. */
+  #holdOver(): void {
+    this.#holdTimerAt = Number.POSITIVE_INFINITY;
+    const now = this.#options.now();
+    let next = Number.POSITIVE_INFINITY;
+    for (const { holdUntil } of this.#held) if (holdUntil > now) next = Math.min(next, holdUntil);
+    if (next < Number.POSITIVE_INFINITY) this.#setHoldTimer(next);
+    if (this.#held.size > 0) this.#options.onReady();
+  }
+
+  /** What is held too long is sent from now on. */
+  #bufferDue(): void {
+    if (this.#held.size === 0) return;
+    const now = this.#options.now();
+    for (const attempt of this.#held) if (now >= attempt.holdUntil) this.#buffer(attempt);
+  }
+
+  #buffer(attempt: AttemptOutput): void {
+    this.#held.delete(attempt);
+    const { task, cap, relayFrom, parts } = attempt;
+    const pending = this.#open(task, new OutputBuffer(this.settingsFor(task, cap)), relayFrom);
+    attempt.pending = pending;
+    attempt.parts = [];
+    for (const { stream, bytes } of parts) this.#write(pending, stream, bytes);
+  }
+
+  #open(task: TaskRef, output: OutputBuffer, relayFrom: OutputSource | undefined): PendingOutput {
+    const relay = relayFrom === undefined ? undefined : { buffer: new RelayBuffer(), source: relayFrom, paused: false };
+    const pending = { task, output, sent: () => {}, relay };
+    this.#all.set(attemptKey(task), pending);
+    this.#ready.add(pending);
+    return pending;
+  }
+
+  #write(pending: PendingOutput, stream: OutputStream, bytes: Uint8Array): void {
+    const { output, relay } = pending;
+    const offset = output.length;
+    output.write(stream, bytes);
+    if (relay !== undefined) {
+      const kept = Math.max(0, output.headEnd - offset);
+      if (kept < bytes.length) relay.buffer.write(stream, offset + kept, bytes.subarray(kept));
+    }
+    this.#ready.add(pending);
+    this.#adjustFlow(pending);
+    this.#options.onReady();
+  }
+
+  #adjustFlow({ output, relay }: PendingOutput): void {
+    if (relay === undefined) return;
+    const full = relay.buffer.full || output.unsent > MAX_UNSENT_HEAD;
+    if (full === relay.paused) return;
+    relay.paused = full;
+    if (full) relay.source.pause();
+    else relay.source.resume();
+  }
 }
+
+/** Held output is never more than the part of the cap that is sent as it comes. */
+const hasRoom = ({ size, cap, parts }: AttemptOutput, more: number): boolean =>
+  size + more <= Math.min(SMALL_OUTPUT, cap / 2) && parts.length < MAX_PARTS;

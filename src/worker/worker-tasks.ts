@@ -22,11 +22,10 @@ import type { JobFiles } from "./job-files.js";
 import type { Lifetime } from "./lifetime.js";
 import { LifetimeFilter } from "./lifetime-filter.js";
 import type { MemoryWatch } from "./memory.js";
-import { attemptKey, OutputSender } from "./output-sender.js";
+import { type AttemptOutput, attemptKey, OutputSender } from "./output-sender.js";
 import type { Slots } from "./processes/index.js";
 import { ResultReporter } from "./result-reporter.js";
 import type { Services } from "./services.js";
-import { OutputBuffer } from "./spool/output-buffer.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import type { WorkerDirectory } from "./spool/worker-directory.js";
 import { type RunEnd, type RunHandle, TaskRunner } from "./task-runner.js";
@@ -34,7 +33,8 @@ import { type PrefetchedTask, TaskTracker } from "./task-tracker.js";
 
 export interface WorkerDependencies {
   readonly directory: WorkerDirectory;
-  readonly spool: ResultSpool;
+  /** Absent where worker and broker are one process. */
+  readonly spool?: ResultSpool;
   readonly slots: Slots;
   readonly files: JobFiles;
   readonly services: Services;
@@ -51,6 +51,7 @@ interface RunningAttempt {
   readonly task: TaskRef;
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
+  readonly output: AttemptOutput;
   /** A handler that succeeds after its abort has done its work. A process that exits with 0 after SIGTERM may have been interrupted. */
   readonly isCall: boolean;
   /** What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
@@ -96,11 +97,12 @@ export class WorkerTasks {
     this.#cancelGraceMs = cancelGraceMs;
     this.#onChange = onChange;
     this.#runner = new TaskRunner(deps, cancelGraceMs);
-    this.#outputSender = new OutputSender(
-      deps.directory.outputDirectory,
-      ({ error }) => deps.log.warn({ code: error.code }, `output was lost: ${error.message}`),
-      () => this.#scheduleFlush(),
-    );
+    this.#outputSender = new OutputSender({
+      directory: deps.directory.outputDirectory,
+      now: deps.now,
+      onLost: ({ error }) => deps.log.warn({ code: error.code }, `output was lost: ${error.message}`),
+      onReady: () => this.#scheduleFlush(),
+    });
     const { lifetime } = deps;
     if (lifetime !== undefined) {
       this.#lifetimeFilter = new LifetimeFilter({
@@ -248,10 +250,12 @@ export class WorkerTasks {
     while (!reached()) await new Promise<void>((resolve) => this.#watchers.push(resolve));
   }
 
-  close(): void {
+  /** What is not acknowledged is in the spool afterwards. */
+  async close(): Promise<void> {
     clearTimeout(this.#batchTimer);
     this.#lifetimeFilter?.stop();
     this.#send = undefined;
+    await this.#resultReporter.spoolAll();
     this.#outputSender.close();
   }
 
@@ -270,28 +274,26 @@ export class WorkerTasks {
     const acquired = this.#deps.capacity.acquire(recipe.needs);
     const run = this.#runner.run(prefetched, recipe, acquired, {
       output: (stream, bytes) => {
-        if (running.endAction === "drop") return;
-        if (this.#outputSender.outputOf(task) === undefined) {
-          const settings = this.#outputSender.settingsFor(task, recipe.limits.outputCap);
-          this.#outputSender.open(task, new OutputBuffer(settings), recipe.limits.relay === true ? run : undefined);
-        }
-        this.#outputSender.write(task, stream, bytes);
+        if (running.endAction !== "drop") this.#outputSender.write(running.output, stream, bytes);
       },
       ended: (end) => this.#ended(running, end),
     });
+    const { outputCap, relay } = recipe.limits;
+    const output = this.#outputSender.begin(task, outputCap, relay === true ? run : undefined);
     const isCall = recipe.recipe.kind === "call";
-    const running: RunningAttempt = { task, run, acquired, isCall, endAction: "report" };
+    const running: RunningAttempt = { task, run, acquired, output, isCall, endAction: "report" };
     this.#running.add(running);
     this.#started.push(task);
   }
 
   #ended(running: RunningAttempt, end: RunEnd): void {
-    const { task, acquired, isCall } = running;
+    const { task, acquired, output, isCall } = running;
     if (!this.#running.delete(running)) return;
     this.#deps.capacity.release(acquired);
     const finished = isCall && end.code === 0 && running.endAction === "return";
     const endAction = finished ? "report" : running.endAction;
-    if (endAction === "report") this.#resultReporter.report(task, end);
+    if (endAction === "report") this.#resultReporter.report(task, end, output);
+    else this.#outputSender.end(output);
     if (endAction === "return") {
       this.#outputSender.discard(task);
       const range = { job: task.job, attempt: task.attempt, first: task.index, last: task.index };

@@ -24,17 +24,16 @@ interface Scene {
 }
 
 /** Ten tasks that a worker has. */
-async function scene(relaxed: boolean): Promise<Scene> {
+async function scene(urgent: boolean): Promise<Scene> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-commits-"));
   open.push(() => rmSync(dir, { recursive: true }));
-  const store = openSqliteStore({ dir, relaxed });
+  const store = openSqliteStore({ dir });
   const broker = await Broker.at(store);
   open.push(() => store.close());
   const { job, taskRange: waiting } = await broker.submitAll(10);
   const taskRange = await broker.claim(waiting, 0, 9);
   const commits: number[] = [];
   const counting: Store = Object.create(store, {
-    commitDelayMs: { value: store.commitDelayMs },
     commit: {
       value: (...args: Parameters<Store["commit"]>) => {
         commits.push(args[0].length);
@@ -53,6 +52,7 @@ async function scene(relaxed: boolean): Promise<Scene> {
     commits,
     settle: (index) => {
       const decisions = new Decisions();
+      decisions.urgent = urgent;
       const results = [result(index)];
       decisions.writes.push({ op: "settle", job: taskRange.job, rangeId: taskRange.id, results, empty: index === 9 });
       loop.add(decisions);
@@ -63,12 +63,12 @@ async function scene(relaxed: boolean): Promise<Scene> {
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-describe("results of a store that lets them gather", () => {
+describe("decisions that are not urgent", () => {
   it("are one commit, which comes by itself", async () => {
-    const { loop, settle, commits, recorded } = await scene(true);
+    const { loop, settle, commits, recorded } = await scene(false);
     for (let index = 0; index < 9; index++) {
       settle(index);
-      // Any other store would have a commit by then; no timer runs in between.
+      // Urgent ones would have a commit by then; no timer runs in between.
       await Promise.resolve();
     }
     expect(commits).toEqual([]);
@@ -80,7 +80,7 @@ describe("results of a store that lets them gather", () => {
   });
 
   it("go at once with what somebody waits for, and before a stop", async () => {
-    const { loop, settle, commits, recorded } = await scene(true);
+    const { loop, settle, commits, recorded } = await scene(false);
     settle(0);
     settle(1);
     const answer = await loop.commit({ op: "put", bucket: "a", key: "k", value: "v", version: 0 });
@@ -91,9 +91,9 @@ describe("results of a store that lets them gather", () => {
   });
 });
 
-describe("results of any other store", () => {
+describe("urgent decisions", () => {
   it("are committed in the turn in which they come", async () => {
-    const { loop, settle, commits } = await scene(false);
+    const { loop, settle, commits } = await scene(true);
     settle(0);
     await Promise.resolve();
     expect(commits).toEqual([1]);

@@ -39,7 +39,7 @@ export type Event = "up" | "down" | "commit" | "end";
  */
 export type Fault = "cut" | "half-open" | "broker killed" | "worker killed, spooled" | "worker killed, not spooled";
 
-export const WINDOW = 64;
+export const WINDOW = 2_048;
 const SERVICE = "texts";
 const JOB = JobId(1);
 
@@ -130,6 +130,7 @@ export class CuttableLink {
       await this.#startBroker();
     } else if (fault !== "cut" && fault !== "half-open") {
       this.#queues.end = [];
+      await this.#tasks.close();
       await this.#spool.close();
       if (fault === "worker killed, not spooled") fs.rmSync(this.#path("results"), { force: true });
       [this.#tasks, this.#spool] = this.#startWorker();
@@ -164,7 +165,7 @@ export class CuttableLink {
 
   async close(): Promise<void> {
     await this.#core.stop();
-    this.#tasks.close();
+    await this.#tasks.close();
     await this.#spool.close();
   }
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { CuttableLink, type Event, type Fault, WINDOW } from "./cuttable-link.js";
 
-/** Small outputs, none, and one of several windows. */
+/** Small outputs, none, and one of several windows, which does not go with its result. */
 const TEXTS = ["first\n", "", "x".repeat(2 * WINDOW + 7), "second\n"];
 const FAULTS: readonly Fault[] = [
   "cut",

@@ -95,7 +95,7 @@ export class CallTasks {
     }
     for (let offset = 0; offset < answer.length; offset += OUTPUT_CHUNK) {
       const bytes = answer.subarray(offset, offset + OUTPUT_CHUNK);
-      this.#core.workerOutput(this.#worker, { job, index, attempt, stream: "stdout", offset, bytes }, () => {});
+      this.#core.workerOutput(this.#worker, [{ job, index, attempt, stream: "stdout", offset, bytes }], () => {});
     }
     this.#core.workerDone(this.#worker, [{ ...end, code: 0, outputBytes: answer.length }], () => {});
   }

@@ -75,7 +75,7 @@ async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: J
     listenLater: slots > 0,
   });
   tidy(dir);
-  const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots);
+  const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots, false);
   const client = await connect({ broker, name: "run" });
   return {
     client,
@@ -88,9 +88,15 @@ async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: J
   };
 }
 
-function localWorker(dir: string, broker: WorkerOptions["broker"], token: string, slots: number): Worker {
+function localWorker(
+  dir: string,
+  broker: WorkerOptions["broker"],
+  token: string,
+  slots: number,
+  spool: boolean,
+): Worker {
   const env = { LABORO_RUN: resolve(dir) };
-  return startWorker({ broker, token, dir: join(dir, "worker"), name: "local", slots, env });
+  return startWorker({ broker, token, dir: join(dir, "worker"), name: "local", slots, env, spool });
 }
 
 /** Keeps the directory out of version control, and removes what runs inside tasks have left long ago. */
@@ -131,7 +137,7 @@ const hasNoWorker = async (client: Client): Promise<boolean> =>
 /** Undefined where another process has just started the worker of this directory. */
 function workerIfNone(dir: string, urls: readonly string[], token: string, slots: number): Worker | undefined {
   try {
-    return localWorker(dir, urls, token, slots);
+    return localWorker(dir, urls, token, slots, true);
   } catch (cause) {
     if (cause instanceof LaboroError && cause.code === "LABORO_DATA_IN_USE") return undefined;
     throw cause;

@@ -35,8 +35,6 @@ export interface SqliteOptions {
   readonly log?: StoreLog;
 }
 
-const RELAXED_COMMIT_DELAY_MS = 20;
-
 export function openSqliteStore(options: SqliteOptions): Store {
   return new SqliteStore(options);
 }
@@ -47,14 +45,12 @@ export function openSqliteStore(options: SqliteOptions): Store {
  */
 class SqliteStore implements Store {
   readonly shared = false;
-  readonly commitDelayMs: number;
   readonly #options: SqliteOptions;
   #directory: DataDirectory | undefined;
   #calls: ThreadCalls | undefined;
 
   constructor(options: SqliteOptions) {
     this.#options = options;
-    this.commitDelayMs = options.relaxed === true ? RELAXED_COMMIT_DELAY_MS : 0;
   }
 
   async open(now: number): Promise<RecoveredState> {

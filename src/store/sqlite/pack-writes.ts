@@ -84,7 +84,10 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
   let taken = 0;
   let at = 0;
   const next = (): number => numbers[at++] ?? Number.NaN;
-  const take = (length: number): Uint8Array => bytes.subarray(taken, (taken += length));
+  const take = (length: number): Uint8Array => {
+    taken += length;
+    return bytes.subarray(taken - length, taken);
+  };
   const stream = (): OutputStream => STREAMS[next()] ?? "stdout";
   while (at < numbers.length) {
     const code = next();

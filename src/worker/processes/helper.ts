@@ -12,7 +12,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
 import { quote } from "../../model/shell-words.js";
@@ -50,6 +50,9 @@ export class HelperShell {
   private readonly child: ChildProcess;
   /** Bash forgets the EXIT trap before an exec that then fails. */
   isBash = false;
+  /** What the shell had written when it was ready, and its messages since. Absent where the system does not say. */
+  private unreportedBytes: number | undefined;
+  private readonly reader = new ReportReader(this.mark);
   private reports: OutputPipe | undefined;
   private output: OutputPipes | undefined;
   private startupOutput = "";
@@ -90,16 +93,40 @@ export class HelperShell {
     if (this.pid !== undefined && this.end === undefined) signalGroup(this.pid, name);
   }
 
+  /** Whether the messages of the shell can be told from the output of a command that it runs itself. */
+  get countsWrites(): boolean {
+    return this.unreportedBytes !== undefined;
+  }
+
+  /** How many bytes the shell has written to the output of its task since it was last asked: its message about a signal. */
+  newMessageBytes(): number {
+    const written = this.written();
+    if (this.unreportedBytes === undefined || written === undefined) return 0;
+    const more = Math.max(0, written - this.reader.ownBytes - this.unreportedBytes);
+    this.unreportedBytes += more;
+    return more;
+  }
+
+  /** What the shell itself has written, without its children. */
+  private written(): number | undefined {
+    try {
+      const found = /^wchar: (\d+)$/m.exec(readFileSync(`/proc/${this.pid}/task/${this.pid}/io`, "latin1"));
+      return found === null ? undefined : Number(found[1]);
+    } catch {
+      return undefined;
+    }
+  }
+
   private onStartupOutput(bytes: Buffer): void {
     this.startupOutput += bytes.toString();
     if (this.output !== undefined || this.end !== undefined || !this.startupOutput.endsWith("ready\n")) return;
     this.isBash = this.startupOutput !== "ready\n";
-    const reader = new ReportReader(this.mark);
+    this.unreportedBytes = this.isBash ? undefined : this.written();
     try {
       this.output = new OutputPipes(this.pipes, (stream, piece) => this.events.output(stream, piece));
       // The shell waits for a reader of its report pipe, so this is never too early for it.
       this.reports = new OutputPipe(this.pipes.report, (piece) => {
-        const report = reader.push(piece);
+        const report = this.reader.push(piece);
         if (report !== undefined) this.events.report(report);
       });
       this.reports.follow();

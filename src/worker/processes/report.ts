@@ -1,7 +1,7 @@
 /**
  * Reads the reports of a slot's shell about its task. Marked lines end with `\n` and carry one letter and a number:
  *
- *     MARK D1     the directory could not be entered
+ *     MARK D1     the directory could not be entered, says the subshell; d1 says the shell itself
  *     MARK X127   the command could not be started, with the shell's code for why
  *     MARK E0     the task is over, with the shell's status; ends the report
  *
@@ -25,21 +25,25 @@ export class ReportReader {
   private text = "";
   private sawMessage = false;
   private failure: Pick<TaskReport, "failed" | "code"> | undefined;
+  /** Bytes that the shell itself has written to the pipe, not one of its subshells. */
+  ownBytes = 0;
 
   constructor(mark: string) {
-    this.line = new RegExp(`${mark} ([DXE])([0-9]+)\\n`);
+    this.line = new RegExp(`${mark} ([DdXE])([0-9]+)\\n`);
   }
 
   /** Takes a piece of the pipe; returns the report when the piece completes it. */
   push(bytes: Buffer): TaskReport | undefined {
     this.text += bytes.toString("latin1");
+    this.ownBytes += bytes.length;
     for (;;) {
       const match = this.line.exec(this.text);
       if (match === null) break;
       if (match.index > 0) this.sawMessage = true;
       this.text = this.text.slice(match.index + match[0].length);
       if (match[1] === "E") return this.finish(Number(match[2]));
-      this.failure ??= { failed: match[1] === "D" ? "directory" : "start", code: Number(match[2]) };
+      if (match[1] !== "d") this.ownBytes -= match[0].length;
+      this.failure ??= { failed: match[1] === "X" ? "start" : "directory", code: Number(match[2]) };
     }
     // A shell may quote the whole command in its message; only a tail can hold the beginning of a mark.
     if (this.text.length > MAX_KEPT) {

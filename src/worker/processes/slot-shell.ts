@@ -19,13 +19,16 @@
 import { rmSync } from "node:fs";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
+import { latin1 } from "../../model/shell-words.js";
 import type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
 import type { Guardian } from "./guardian.js";
 import { type HelperEnd, HelperShell } from "./helper.js";
+import { findCommand } from "./lookup.js";
 import type { OutputPipes } from "./output-pipes.js";
-import type { TaskReport } from "./report.js";
-import { taskScript } from "./script.js";
+import { signalName, type TaskReport } from "./report.js";
+import { directScript, needsNoSubshell, subshellScript } from "./script.js";
 import { neverStarted, startError } from "./start-error.js";
+import { agentDirectory, type Directory, type Place, placeAt, UNKNOWN_DIRECTORY } from "./working-directory.js";
 
 export interface SlotOptions {
   /** The path at which the slot's shells make their folders of pipes, a number added for each. */
@@ -41,6 +44,11 @@ type EndReason = Pick<ProcessEnd, "code" | "signal" | "error">;
 interface SlotCommand {
   readonly spec: CommandSpec;
   readonly sink: ProcessSink;
+  /** It is a command of the shell itself, whose messages get into its standard error. */
+  direct: boolean;
+  /** The end of its standard error, which may be such a message. */
+  held?: Buffer;
+  holdTimer?: NodeJS.Timeout;
   /** When it was sent to the shell; before that, when `run` was called. */
   started: number;
   /** waiting: for a shell. begun: sent to the shell. open: its output was seen open, so its signals are at their defaults. */
@@ -53,6 +61,9 @@ const LEFTOVER_GRACE_MS = 1_000;
 const TERM_AGAIN_MS = 20;
 const TERM_RETRY_LIMIT_MS = 5_000;
 const JUST_BEGUN_MS = 100;
+/** No message of a shell about a signal is longer, and its report follows at once. */
+const MAX_MESSAGE_BYTES = 64;
+const HOLD_MS = 20;
 /** Node treats a longer timeout as 1 ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -64,6 +75,9 @@ export class SlotShell {
   private output: OutputPipes | undefined;
   private task: SlotCommand | undefined;
   private leftoverGrace: NodeJS.Timeout | undefined;
+  /** Where the shell is, if it has left the agent's own directory. */
+  private workingDirectory: Directory | undefined;
+  private readonly baseDirectory = agentDirectory();
   private readonly whenClosed: (() => void)[] = [];
 
   constructor(options: SlotOptions) {
@@ -85,10 +99,12 @@ export class SlotShell {
       throw new LaboroError("LABORO_INTERNAL", "the slot is closed");
     }
     if (this.task !== undefined) throw new LaboroError("LABORO_INTERNAL", "the slot already runs a command");
-    const script = this.scriptOf(spec);
-    const task: SlotCommand = { spec, sink, started: this.options.now(), stage: "waiting" };
+    // Refuses bad input even while there is no shell to send it to.
+    if (this.state !== "idle") subshellScript(spec, NO_PIPES, "", this.options.env.PATH);
+    const script = this.state === "idle" ? this.scriptOf(spec) : undefined;
+    const task: SlotCommand = { spec, sink, started: this.options.now(), stage: "waiting", direct: false };
     this.task = task;
-    if (this.state === "idle") this.begin(task, script);
+    if (script !== undefined) this.begin(task, script);
     else if (this.state === "empty") this.startShell();
     return {
       terminate: (graceMs) => {
@@ -122,14 +138,32 @@ export class SlotShell {
     return new Promise((resolve) => this.whenClosed.push(resolve));
   }
 
-  /** Refuses bad input even while there is no shell to send it to. */
-  private scriptOf(spec: CommandSpec): string {
+  private scriptOf(spec: CommandSpec): TaskScript {
     const { pipes = NO_PIPES, mark = "" } = this.helper ?? {};
-    return taskScript(spec, pipes, mark, this.options.env.PATH);
+    const place = this.placeFor(spec);
+    if (place !== undefined) return { text: directScript(spec, pipes, mark, place.enter), place };
+    // A task without a directory of its own runs in the agent's, wherever the shell is now.
+    const dir = spec.dir ?? (this.workingDirectory === undefined ? undefined : this.baseDirectory);
+    const text = subshellScript(dir === undefined ? spec : { ...spec, dir }, pipes, mark, this.options.env.PATH);
+    return { text, place: undefined };
+  }
+
+  /** Where the shell itself would run the command; undefined where it has to be a subshell, which can say why it does not start. */
+  private placeFor(spec: CommandSpec): Place | undefined {
+    const { helper, workingDirectory: current } = this;
+    if (helper === undefined || !needsNoSubshell(spec)) return undefined;
+    const { asInPipe, argv, env = {} } = spec;
+    if (!helper.countsWrites && (asInPipe !== true || spec.dir !== undefined || !isEmpty(env))) return undefined;
+    const dir = spec.dir ?? (current === undefined ? undefined : this.baseDirectory);
+    const place = dir === undefined ? { directory: undefined, enter: undefined } : placeAt(dir, current);
+    if (place === undefined) return undefined;
+    const at = dir === undefined ? undefined : latin1(dir, "directory");
+    return findCommand(latin1(argv[0] ?? "", "command"), "", at) === undefined ? undefined : place;
   }
 
   private startShell(): void {
     this.generation += 1;
+    this.workingDirectory = undefined;
     const dir = this.shellDir();
     const { shell, env, guardian } = this.options;
     try {
@@ -166,12 +200,14 @@ export class SlotShell {
     if (this.task?.stage === "waiting") this.begin(this.task, this.scriptOf(this.task.spec));
   }
 
-  private begin(task: SlotCommand, script: string): void {
+  private begin(task: SlotCommand, { text, place }: TaskScript): void {
     this.state = "running";
     task.stage = "begun";
+    task.direct = place !== undefined;
+    if (place?.enter !== undefined) this.workingDirectory = place.directory;
     task.started = this.options.now();
     this.output?.begin();
-    this.helper?.send(script);
+    this.helper?.send(text);
   }
 
   private onOutput(stream: OutputStream, bytes: Buffer): void {
@@ -179,19 +215,37 @@ export class SlotShell {
     // A task that waits is not the one that wrote this.
     if (task === undefined || task.stage === "waiting" || task.stage === "cancelled") return;
     if (task.stage === "begun") task.stage = "open";
-    task.sink.output(stream, bytes);
+    this.deliverHeld(task);
+    const mayBeMessage = task.direct && task.spec.asInPipe !== true && stream === "stderr" && bytes.at(-1) === NEWLINE;
+    if (!mayBeMessage) {
+      task.sink.output(stream, bytes);
+      return;
+    }
+    const rest = Math.max(0, bytes.length - MAX_MESSAGE_BYTES);
+    if (rest > 0) task.sink.output(stream, bytes.subarray(0, rest));
+    task.held = bytes.subarray(rest);
+    task.holdTimer = setTimeout(() => this.deliverHeld(task), HOLD_MS);
+  }
+
+  /** Delivers what is held, without as many bytes at its end as are the shell's own. */
+  private deliverHeld(task: SlotCommand, messageBytes = 0): void {
+    const { held } = task;
+    if (held === undefined) return;
+    clearTimeout(task.holdTimer);
+    delete task.held;
+    if (held.length > messageBytes) task.sink.output("stderr", held.subarray(0, held.length - messageBytes));
   }
 
   private onReport(report: TaskReport): void {
     const { task } = this;
     if (task === undefined || task.stage === "waiting" || task.stage === "cancelled") return;
-    const how = this.outcome(report, task.spec);
+    // It was written after the process ended, so the pipes hold all that the process wrote.
+    const pipes = task.spec.asInPipe === true ? undefined : this.output?.drain();
+    const how = this.outcome(report, task);
     if (task.spec.asInPipe === true) {
       this.finishWhenSilent(task, how);
       return;
     }
-    // It was written after the process ended, so the pipes hold all that the process wrote.
-    const pipes = this.output?.drain();
     this.helper?.signal("SIGTERM");
     if (this.state === "running") {
       if (pipes === "held") this.clear();
@@ -214,11 +268,17 @@ export class SlotShell {
     check();
   }
 
-  private outcome(report: TaskReport, spec: CommandSpec): EndReason {
-    if (report.signal !== undefined) return { signal: report.signal };
+  private outcome(report: TaskReport, task: SlotCommand): EndReason {
+    const { spec, direct } = task;
     const code = report.code ?? 0;
-    const failed =
-      report.failed ?? (this.helper?.isBash && neverStarted(spec, code, this.options.env.PATH) ? "start" : undefined);
+    // The shell says nothing about an exit, and nothing of SIGINT and SIGPIPE.
+    const messageBytes = direct && code > 128 ? (this.helper?.newMessageBytes() ?? 0) : 0;
+    this.deliverHeld(task, messageBytes);
+    if (report.signal !== undefined) return { signal: report.signal };
+    if (messageBytes > 0 && spec.asInPipe !== true) return { signal: signalName(code - 128) };
+    if (direct && report.failed === "directory") this.workingDirectory = UNKNOWN_DIRECTORY;
+    const unclear = direct || this.helper?.isBash === true;
+    const failed = report.failed ?? (unclear && neverStarted(spec, code, this.options.env.PATH) ? "start" : undefined);
     return failed === undefined ? { code } : { error: startError(spec, failed, code) };
   }
 
@@ -243,8 +303,7 @@ export class SlotShell {
   }
 
   private sendTerm(task: SlotCommand, againMs = TERM_AGAIN_MS): void {
-    // As in a pipe, it may be the shell that has opened its output, and the command is yet to come.
-    if (task.stage === "begun" && this.output?.drain() === "held" && task.spec.asInPipe !== true) this.seenOpen(task);
+    if (task.stage === "begun" && this.hasBegun(task)) this.seenOpen(task);
     this.helper?.signal("SIGTERM");
     // A stopped process takes no SIGTERM.
     this.helper?.signal("SIGCONT");
@@ -252,6 +311,12 @@ export class SlotShell {
     // has redirected its output looks the same: the repetition ends after a limit.
     if (task.stage !== "begun" || this.options.now() - task.started > TERM_RETRY_LIMIT_MS) return;
     task.termAgain = setTimeout(() => this.sendTerm(task, againMs * 2), againMs);
+  }
+
+  /** Without a subshell it may be the shell that has opened its output, and the command is just to come. */
+  private hasBegun(task: SlotCommand): boolean {
+    if (this.output?.drain() !== "held" || task.spec.asInPipe === true) return false;
+    return !task.direct || this.options.now() - task.started > JUST_BEGUN_MS;
   }
 
   /** Its signals are at their defaults. But bash loses a signal that arrives just before its exec, so another one is sent. */
@@ -299,12 +364,22 @@ export class SlotShell {
   private finish(task: SlotCommand, how: EndReason): void {
     clearTimeout(task.termAgain);
     clearTimeout(task.grace);
+    this.deliverHeld(task);
     this.task = undefined;
     task.sink.ended({ ...how, started: task.started, ended: this.options.now() });
   }
 }
 
 const NO_PIPES = { report: "", stdout: "", stderr: "" };
+const NEWLINE = 0x0a;
+
+interface TaskScript {
+  readonly text: string;
+  /** Undefined for a subshell. */
+  readonly place: Place | undefined;
+}
+
+const isEmpty = (record: object): boolean => Object.keys(record).length === 0;
 
 /** How a task ended whose shell went down with it. */
 function endedWithShell(task: SlotCommand, end: HelperEnd): EndReason {

@@ -1,4 +1,5 @@
-import { accessSync, constants, statSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from "node:fs";
+import { resolve } from "node:path";
 import { errnoOf } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import { latin1 } from "../../model/shell-words.js";
@@ -20,7 +21,7 @@ export function startError(spec: CommandSpec, failed: "directory" | "start", cod
 }
 
 /**
- * For a shell that does not distinguish a failed exec from a command's own exit code 126 or 127: whether this command cannot
+ * Where the shell does not distinguish a failed exec from a command's own exit code 126 or 127: whether this command cannot
  * have been started, according to the file system.
  */
 export function neverStarted(spec: CommandSpec, code: number, basePath: string | undefined): boolean {
@@ -28,7 +29,23 @@ export function neverStarted(spec: CommandSpec, code: number, basePath: string |
   const [command = ""] = spec.argv;
   const path = latin1(spec.env?.PATH ?? basePath ?? DEFAULT_PATH, "PATH");
   const dir = spec.dir === undefined ? undefined : latin1(spec.dir, "directory");
-  return findCommand(latin1(command, "command"), path, dir) === undefined || (code === 126 && isLong(spec));
+  const file = findCommand(latin1(command, "command"), path, dir);
+  return file === undefined || (code === 126 && isLong(spec)) || lacksInterpreter(resolve(dir ?? ".", file));
+}
+
+/** Whether the file is a script whose first line names a program that is not there. */
+function lacksInterpreter(file: string): boolean {
+  let fd: number | undefined;
+  try {
+    fd = openSync(Buffer.from(file, "latin1"), "r");
+    const head = Buffer.alloc(256);
+    const [, interpreter] = /^#!\s*([^\s]+)/.exec(head.toString("latin1", 0, readSync(fd, head))) ?? [];
+    return interpreter !== undefined && !existsSync(Buffer.from(interpreter, "latin1"));
+  } catch {
+    return false;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
 }
 
 function whyNotDirectory(dir: Bytes): string {

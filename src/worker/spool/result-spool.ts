@@ -25,8 +25,6 @@ export interface ResultSpoolSettings {
   readonly retryMs?: number;
   /** A file smaller than this is not rewritten. */
   readonly rewriteFrom?: number;
-  /** How long a result may wait to be written: one that is acknowledged by then is not written at all. */
-  readonly batchDelayMs?: number;
   /** Called when writing begins to fail and when it works again. */
   readonly onFailing?: (error: LaboroError | undefined) => void;
 }
@@ -61,7 +59,6 @@ export class ResultSpool {
   readonly #path: string;
   readonly #retryMs: number;
   readonly #rewriteFrom: number;
-  readonly #batchDelayMs: number;
   readonly #onFailing: (error: LaboroError | undefined) => void;
   /** Everything not acknowledged, by key. */
   readonly #entries = new Map<string, SpoolEntry>();
@@ -79,7 +76,6 @@ export class ResultSpool {
   #failing: LaboroError | undefined;
   #failedAt = 0;
   #retry: NodeJS.Timeout | undefined;
-  #batchTimer: NodeJS.Timeout | undefined;
   #closed = false;
 
   private constructor(path: string, fd: number, settings: ResultSpoolSettings) {
@@ -87,7 +83,6 @@ export class ResultSpool {
     this.#fd = fd;
     this.#retryMs = settings.retryMs ?? 1000;
     this.#rewriteFrom = settings.rewriteFrom ?? 1024 * 1024;
-    this.#batchDelayMs = settings.batchDelayMs ?? 0;
     this.#onFailing = settings.onFailing ?? (() => {});
   }
 
@@ -142,8 +137,7 @@ export class ResultSpool {
     const entry: SpoolEntry = { number: ++this.#lastNumber, key, payload, state: "waiting" };
     this.#entries.set(key, entry);
     this.#waiting.push(entry);
-    if (this.#batchDelayMs === 0) this.#startWriting();
-    else this.#batchTimer ??= setTimeout(() => this.#onBatchDelay(), this.#batchDelayMs);
+    this.#startWriting();
   }
 
   acknowledge(key: string): void {
@@ -173,17 +167,9 @@ export class ResultSpool {
     await this.#running;
     this.#closed = true;
     clearTimeout(this.#retry);
-    clearTimeout(this.#batchTimer);
     const reason = this.#failing ?? new LaboroError("LABORO_INTERNAL", "the spool of results was closed");
     for (const { reject } of this.#flushes.splice(0)) reject(reason);
     fs.closeSync(this.#fd);
-  }
-
-  #onBatchDelay(): void {
-    this.#batchTimer = undefined;
-    // Entries acknowledged meanwhile need no write.
-    this.#waiting = this.#waiting.filter((entry) => entry.state === "waiting");
-    if (this.#waiting.length > 0) this.#startWriting();
   }
 
   #startWriting(): void {

@@ -52,6 +52,10 @@ const remembered = fc
   .tuple(record({ identity: name, epoch: count, job }), acceptedBy)
   .map(([known, rest]) => ({ ...known, ...rest }));
 
+const smallOutput = fc.array(record({ stream: fc.constantFrom("stdout" as const, "stderr" as const), bytes }), {
+  maxLength: 5,
+});
+
 const done: fc.Arbitrary<DoneTask> = fc
   .tuple(
     record({ ...ref, started: time, ended: time, outputBytes: count }),
@@ -61,8 +65,12 @@ const done: fc.Arbitrary<DoneTask> = fc
       record({ signal: fc.constantFrom("SIGKILL", "SIGTERM") }),
     ),
     record({ timedOut: fc.constant(true), error: fc.string({ unit: "binary", maxLength: 200 }) }, { requiredKeys: [] }),
+    fc.option(smallOutput, { nil: undefined }),
   )
-  .map(([task, end, rest]) => ({ ...task, ...end, ...rest }));
+  .map(([task, end, rest, output]) => {
+    const outputBytes = output?.reduce((sum, part) => sum + part.bytes.length, 0) ?? task.outputBytes;
+    return { ...task, ...end, ...rest, outputBytes, ...(output === undefined ? {} : { output }) };
+  });
 
 const stride = fc
   .tuple(fc.nat(), fc.nat(), fc.integer({ min: 1, max: 1_000 }))

@@ -68,6 +68,38 @@ describe("bytes that are refused", () => {
       "worker",
       /error: /,
     ],
+    [
+      "small output beyond its limit",
+      frameOf([
+        3,
+        1,
+        [
+          [
+            ...DONE_ROW.with(6, 4_097),
+            false,
+            null,
+            [
+              [0, Buffer.alloc(4_096)],
+              [1, Buffer.alloc(1)],
+            ],
+          ],
+        ],
+      ]),
+      "worker",
+      /output: expected at most 4096 bytes, got 4097/,
+    ],
+    [
+      "small output that is not all that the task wrote",
+      frameOf([3, 1, [[...DONE_ROW.with(6, 2), false, null, [[0, Buffer.alloc(1)]]]]]),
+      "worker",
+      /output: expected 2 bytes, as in outputBytes, got 1/,
+    ],
+    [
+      "small output of an unknown stream",
+      frameOf([3, 1, [[...DONE_ROW.with(6, 1), false, null, [[2, Buffer.alloc(1)]]]]]),
+      "worker",
+      /stream: expected .*stdout.* got 2/,
+    ],
     ["an unknown stream", frameOf([4, 1, 1, 1, 2, 0, Buffer.alloc(1)]), "worker", /stream: expected .*stdout.* got 2/],
     ["output beyond its limit", frameOf([4, 1, 1, 1, 0, 0, Buffer.alloc(32_769)]), "worker", /32769 bytes/],
     ["an unknown error code", frameOf([7, 1, Buffer.alloc(0), "LABORO_WHAT"]), "worker", /error: .* got "LABORO_WHAT"/],

@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import {
   describeEachShell,
+  inSubshell,
   isAlive,
   only,
   outcomeOf,
@@ -27,6 +28,7 @@ describeEachShell((shell) => {
     const slot = only(open(shell));
     for (const code of [0, 1, 2, 125, 126, 127, 128, 129, 130, 131, 134, 137, 139, 141, 143, 159, 255]) {
       expect(outcomeOf((await run(slot, sh(`exit ${code}`))).end)).toEqual({ code });
+      expect(outcomeOf((await run(slot, inSubshell(sh(`exit ${code}`)))).end)).toEqual({ code });
     }
   });
 
@@ -48,7 +50,26 @@ describeEachShell((shell) => {
       "XCPU",
       "SYS",
     ]) {
-      expect(outcomeOf((await run(slot, sh(`kill -${name} $$`))).end)).toEqual({ signal: `SIG${name}` });
+      for (const spec of [sh(`kill -${name} $$`), inSubshell(sh(`kill -${name} $$`))]) {
+        const { end, stderr } = await run(slot, spec);
+        expect([outcomeOf(end), stderr.toString()]).toEqual([{ signal: `SIG${name}` }, ""]);
+      }
+    }
+  });
+
+  it("keeps what a command wrote apart from what its shell says about a signal, soon and late", async () => {
+    const slot = only(open(shell));
+    for (const pause of ["", "sleep 0.1;"]) {
+      const text = async (line: string): Promise<[object, string]> => {
+        const { end, stderr } = await run(slot, sh(`${pause}${line}`));
+        return [outcomeOf(end), stderr.toString()];
+      };
+      expect(await text("echo Killed >&2; kill -KILL $$")).toEqual([{ signal: "SIGKILL" }, "Killed\n"]);
+      expect(await text("printf half >&2; kill -KILL $$")).toEqual([{ signal: "SIGKILL" }, "half"]);
+      // The message of a shell inside the command is the command's own.
+      expect(await text("echo Killed >&2; exit 137")).toEqual([{ code: 137 }, "Killed\n"]);
+      const long = `${"x".repeat(300)}\n`;
+      expect(await text(`echo ${long.trim()} >&2; echo last >&2`)).toEqual([{ code: 0 }, `${long}last\n`]);
     }
   });
 

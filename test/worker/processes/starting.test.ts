@@ -1,10 +1,19 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
 import type { CommandSpec } from "../../../src/worker/processes/index.js";
-import { describeEachShell, only, outcomeOf, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
+import {
+  describeEachShell,
+  inSubshell,
+  only,
+  outcomeOf,
+  run,
+  sh,
+  slotsForEachTest,
+  temporaryFolder,
+} from "./support.js";
 
 const open = slotsForEachTest();
 const dir = temporaryFolder();
@@ -46,6 +55,18 @@ describeEachShell((shell) => {
     expect(outcomeOf((await run(slot, sh("exit 126"))).end)).toEqual({ code: 126 });
   });
 
+  it("says that a script cannot start whose interpreter is missing", async () => {
+    const slot = only(open(shell));
+    const file = join(dir, "no interpreter");
+    writeFileSync(file, "#!/no/such/program -x\n", { mode: 0o755 });
+    for (const at of [{}, { dir }]) {
+      const { end } = await run(slot, { argv: [file], ...at });
+      expect(outcomeOf(end).error).toContain(`cannot start "${file}"`);
+    }
+    writeFileSync(file, "#!/bin/sh\nexit 127\n", { mode: 0o755 });
+    expect(outcomeOf((await run(slot, { argv: [file] })).end)).toEqual({ code: 127 });
+  });
+
   it("says that an argument list is longer than the kernel takes", async () => {
     const slot = only(open(shell));
     const long = "x".repeat(200_000);
@@ -72,6 +93,46 @@ describeEachShell((shell) => {
     }
     const { stdout } = await run(slot, { argv: ["pwd"] });
     expect(stdout.toString()).toBe(`${process.cwd()}\n`);
+  });
+
+  it("runs in its directory, or in the agent's, after a command that ran in another", async () => {
+    const slot = only(open(shell));
+    const [a, b] = ["first dir", "-second\ndir"].map((name) => join(dir, name));
+    for (const path of [a, b]) mkdirSync(path ?? "", { recursive: true });
+    const pwd = async (spec: object): Promise<string> =>
+      (await run(slot, { argv: ["/bin/sh", "-c", '/bin/pwd; echo "$PWD$OLDPWD"'], ...spec })).stdout.toString();
+    for (const path of [a, a, b, a]) expect(await pwd({ dir: path })).toBe(`${path}\n${path}\n`);
+    expect((await run(slot, { argv: ["/bin/pwd"] })).stdout.toString()).toBe(`${process.cwd()}\n`);
+    expect((await run(slot, { argv: ["pwd"], dir: b ?? "" })).stdout.toString()).toBe(`${b}\n`);
+    expect((await run(slot, { argv: ["pwd"] })).stdout.toString()).toBe(`${process.cwd()}\n`);
+  });
+
+  it("notices that a directory was removed or replaced between two commands", async () => {
+    const slot = only(open(shell));
+    const path = mkdtempSync(join(dir, "comes and goes"));
+    const list = async (): Promise<[object, string]> => {
+      const { end, stdout } = await run(slot, { argv: ["/bin/ls"], dir: path });
+      return [outcomeOf(end), stdout.toString()];
+    };
+    expect(await list()).toEqual([{ code: 0 }, ""]);
+    rmSync(path, { recursive: true });
+    expect((await list())[0]).toEqual({ error: `cannot enter the directory "${path}": no such file or directory` });
+    mkdirSync(path);
+    writeFileSync(join(path, "new"), "");
+    expect(await list()).toEqual([{ code: 0 }, "new\n"]);
+  });
+
+  it("passes environment values of every byte, and leaves umask, limits and variables of one command to no other", async () => {
+    const slot = only(open(shell, 1, { PATH: process.env.PATH, KEPT: "base" }));
+    const every = Buffer.from(Array.from({ length: 255 }, (_, i) => i + 1));
+    const env = { EVERY: every, KEPT: "other", NEW: "1" };
+    const first = variables((await run(slot, { argv: ["/usr/bin/env", "-0"], env })).stdout);
+    expect([first.get("EVERY"), first.get("KEPT"), first.get("NEW")]).toEqual([every.toString("latin1"), "other", "1"]);
+    await run(slot, { ...sh("umask 077; ulimit -n 10; export NEW=2; cd /"), env });
+    const next = variables((await run(slot, { argv: ["/usr/bin/env", "-0"] })).stdout);
+    expect([next.has("EVERY"), next.get("KEPT"), next.has("NEW")]).toEqual([false, "base", false]);
+    const limits = sh("umask; ulimit -n; /bin/pwd");
+    expect((await run(slot, limits)).stdout.toString()).toBe((await run(slot, inSubshell(limits))).stdout.toString());
   });
 
   it("follows .. as the kernel does, through the target of a symbolic link", async () => {

@@ -101,7 +101,14 @@ export function run(slot: SlotShell, spec: CommandSpec): Promise<Finished> {
   return start(slot, spec).finished;
 }
 
-export const sh = (line: string, ...args: string[]): CommandSpec => ({ argv: ["sh", "-c", line, "sh", ...args] });
+/** By its path, so that the slot's shell runs it without a subshell where it can. */
+export const sh = (line: string, ...args: string[]): CommandSpec => ({ argv: ["/bin/sh", "-c", line, "sh", ...args] });
+
+/** By its name, for which the slot's shell needs a subshell. */
+export const inSubshell = ({ argv: [, ...rest], ...spec }: CommandSpec): CommandSpec => ({
+  ...spec,
+  argv: ["sh", ...rest],
+});
 
 /** Running, that is: there and not a zombie. */
 export function isAlive(pid: number): boolean {

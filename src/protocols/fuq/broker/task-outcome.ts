@@ -32,7 +32,7 @@ export function recordOutcome(core: Core, id: WorkerId, done: FuqOutcome, record
   const bytes = Buffer.from(
     open === undefined ? "" : `laboro: the log is ${logPath(open, index)} on worker ${worker}\n`,
   );
-  core.workerOutput(id, { job, index, attempt, stream: "stderr", offset: 0, bytes }, () => {});
+  core.workerOutput(id, [{ job, index, attempt, stream: "stderr", offset: 0, bytes }], () => {});
   core.workerDone(id, [{ ...done, outputBytes: bytes.length }], recorded);
 }
 

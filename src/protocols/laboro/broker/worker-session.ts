@@ -12,6 +12,7 @@ import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type JobId, RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
+import type { OutputChunk } from "../../../model/store.js";
 import { configFor, readSettings } from "../../../model/worker-settings.js";
 import type { CloseReason, Connection } from "../connection.js";
 import { type FromWorker, type Join, LINK_VERSION, RECIPES_REMEMBERED, type ToWorker } from "../messages.js";
@@ -108,7 +109,22 @@ export class WorkerSession implements WorkerPort {
       this.#queuedReceived.push(...batch);
       return;
     }
-    for (const message of batch) this.#receive(message);
+    let output: OutputChunk[] = [];
+    for (const message of batch) {
+      if (message.type === "OUTPUT") output.push(message);
+      else {
+        if (output.length > 0) this.#store(output);
+        output = [];
+        this.#receive(message);
+      }
+    }
+    if (output.length > 0) this.#store(output);
+  }
+
+  /** The output that came together is stored together: one CREDIT for all of it. */
+  #store(chunks: readonly OutputChunk[]): void {
+    const bytes = chunks.reduce((sum, chunk) => sum + chunk.bytes.length, 0);
+    this.#core.workerOutput(this.#profile.id, chunks, () => this.#send({ type: "CREDIT", bytes }));
   }
 
   /** A connection that this side gave up may be half open: the worker may not know yet that it has to come back. */
@@ -119,7 +135,7 @@ export class WorkerSession implements WorkerPort {
     this.#core.workerDisconnected(this.#profile.id, this, orderly, reason.by !== "us");
   }
 
-  #receive(message: FromWorker): void {
+  #receive(message: Exclude<FromWorker, { readonly type: "OUTPUT" }>): void {
     const { id } = this.#profile;
     switch (message.type) {
       case "STARTED":
@@ -128,9 +144,6 @@ export class WorkerSession implements WorkerPort {
         return;
       case "DONE":
         this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));
-        return;
-      case "OUTPUT":
-        this.#core.workerOutput(id, message, () => this.#send({ type: "CREDIT", bytes: message.bytes.length }));
         return;
       case "RELAY": {
         const { job, index, attempt } = message;

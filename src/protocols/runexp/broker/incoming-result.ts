@@ -95,7 +95,7 @@ export class IncomingResult {
     this.#stored += bytes.length;
     this.#bytesQueued(bytes.length);
     const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
-    this.#core.workerOutput(this.worker, chunk, () => this.#bytesWritten(bytes.length));
+    this.#core.workerOutput(this.worker, [chunk], () => this.#bytesWritten(bytes.length));
   }
 
   #bytesQueued(bytes: number): void {
