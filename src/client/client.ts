@@ -9,8 +9,7 @@ import type { EndedTask, JobProgress } from "../model/progress.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { OutputPiece } from "../model/store.js";
-import { addressesOf } from "../protocols/laboro/dial.js";
-import type { InProcessBroker } from "../protocols/laboro/memory-transport.js";
+import { addressesOf, type InProcessBroker } from "../protocols/laboro/broker-address.js";
 import { type FollowOptions, followJob } from "./follow.js";
 import { ClientLink, DEFAULT_TIMEOUT_MS } from "./link.js";
 

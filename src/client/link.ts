@@ -13,7 +13,8 @@ import { now } from "../base/clock.js";
 import { badInput, LaboroError } from "../base/errors.js";
 import type { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/progress.js";
-import { type BrokerAddress, type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
+import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
+import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import {
   type FollowRequest,
   type FromClient,

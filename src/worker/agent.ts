@@ -8,8 +8,9 @@
  */
 import type { LaboroError } from "../base/errors.js";
 import type { SessionId } from "../model/ids.js";
+import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import type { CloseReason } from "../protocols/laboro/connection.js";
-import { type BrokerAddress, type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
+import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
 import { KnownBrokers } from "./known-brokers.js";

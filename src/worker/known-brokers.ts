@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { writeFileAtomically } from "../base/files/durable.js";
-import type { BrokerAddress } from "../protocols/laboro/dial.js";
+import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 
 const MAX_URLS = 1_000;
 /** Former members of the group that are kept. */

@@ -1,6 +1,8 @@
 /** A broker in this process whose links can be watched and cut, and which may be stopped and started again. */
+
+import type { InProcessBroker } from "../../src/protocols/laboro/broker-address.js";
 import { Connection } from "../../src/protocols/laboro/connection.js";
-import { type InProcessBroker, type MemorySocket, memoryPair } from "../../src/protocols/laboro/memory-transport.js";
+import { type MemorySocket, memoryPair } from "../../src/protocols/laboro/memory-transport.js";
 import type { FromClient, LinkMessage, ToClient } from "../../src/protocols/laboro/messages.js";
 
 export class CuttableBroker implements InProcessBroker {

@@ -12,10 +12,11 @@
  */
 import { type ClientOptions, WebSocket } from "ws";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
+import { type BrokerAddress, type InProcessBroker, isInProcess } from "./broker-address.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
 import { certificateError, fetchCa, normalizeFingerprint, pinnedTlsOptions } from "./dial-tls.js";
-import { type InProcessBroker, isInProcess, MemorySocket } from "./memory-transport.js";
+import { MemorySocket } from "./memory-transport.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
@@ -35,22 +36,6 @@ export type LinkOf<From extends DialerRole> = Connection<
   DialerMessages[From]["receives"],
   DialerMessages[From]["sends"]
 >;
-
-/** The URL of a broker, or a broker in this process. */
-export type BrokerAddress = string | InProcessBroker;
-
-/** Reads the options `broker` and `token` of workers and clients. */
-export function addressesOf({
-  broker,
-  token,
-}: {
-  readonly broker: string | readonly string[] | InProcessBroker;
-  readonly token?: string | undefined;
-}): { readonly urls: readonly BrokerAddress[]; readonly token: string } {
-  if (isInProcess(broker)) return { urls: [broker], token: token ?? broker.token };
-  if (token === undefined) throw badInput("token: a broker in another process needs one");
-  return { urls: typeof broker === "string" ? [broker] : broker, token };
-}
 
 export interface DialOptions<From extends DialerRole> {
   readonly from: From;

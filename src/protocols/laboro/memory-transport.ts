@@ -14,17 +14,6 @@ const NEVER_MS = 2 ** 31 - 1;
 /** What a message without bytes counts as. */
 const MESSAGE_BYTES = 64;
 
-/** A broker in this process, for those who open a link to it. */
-export interface InProcessBroker {
-  /** The token of those who name no other. */
-  readonly token: string;
-  /** The other end of a new link. Throws LABORO_BAD_TOKEN, or LABORO_BROKER_UNREACHABLE once it has stopped. */
-  openLink(token: string): object;
-}
-
-export const isInProcess = (address: unknown): address is InProcessBroker =>
-  typeof address === "object" && address !== null && "openLink" in address;
-
 /** Both ends of a link. Each gets a Connection. */
 export function memoryPair(): [MemorySocket, MemorySocket] {
   const [near, far] = [new MemorySocket(), new MemorySocket()];

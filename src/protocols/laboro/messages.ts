@@ -31,7 +31,7 @@ export const SUBPROTOCOL = "laboro.1";
 /** Both ends must have the same: a broker refuses JOIN and HELLO of any other version. */
 export const LINK_VERSION = 1;
 /** Bytes of output in one OUTPUT message. */
-export const OUTPUT_CHUNK = 32 * 1024;
+export const OUTPUT_CHUNK = 64 * 1024;
 
 /** A recipe is sent again once this many others were sent after it on the same connection. */
 export const RECIPES_REMEMBERED = 256;

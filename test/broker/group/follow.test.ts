@@ -27,7 +27,11 @@ describe("a job that is followed at a broker of a group", () => {
   it("goes on at another broker when its own stops: nothing is missing, nothing comes twice", async () => {
     const { members } = await openGroup(2);
     const [a, b] = members as [(typeof members)[0], (typeof members)[0]];
-    await joined(b.worker({ services: { slow: () => new Promise((resolve) => setTimeout(resolve, 2)) } }));
+    await joined(
+      b.worker({
+        services: { slow: () => new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), 2)) },
+      }),
+    );
     const client = await connect({ broker: [a.broker.url, b.broker.url], token: a.broker.token });
     atEnd(async () => client.close());
     const job = await client.submit({ recipe: { kind: "call", service: "slow" }, count: 600 });
