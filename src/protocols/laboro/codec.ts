@@ -12,7 +12,7 @@ import { LARGE_SUBMISSION } from "../../model/job-input.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
 import type { MessageCodec, Row } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
-import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
+import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
 import { scan } from "./codec-scan.js";
 import { TO_WORKER } from "./codec-to-worker.js";
 import {
@@ -84,9 +84,7 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
     const bytes = packr.pack(row);
     // The packer goes on using the largest buffer it ever needed.
     if (bytes.length > 1024 * 1024) packr.useBuffer(Buffer.allocUnsafeSlow(8192));
-    if (bytes.length > FRAME_LIMIT - 5) {
-      throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes.length} bytes, a frame holds ${FRAME_LIMIT}`);
-    }
+    checkSize(bytes.length);
     if (hasGivenValues(message)) {
       scan(bytes, MESSAGE_LIMITS);
       codec.read(row);
@@ -98,13 +96,20 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
 }
 
 /** The message as the other end reads it, without its bytes. Throws LABORO_BAD_INPUT. */
-export function readBack<Message extends LinkMessage>(message: Message): Message {
+export function readBack<Message extends LinkMessage & { readonly body: Uint8Array }>(message: Message): Message {
   const codec = CODECS[message.type];
   try {
-    return codec.read(codec.write(message)) as Message;
+    const read = codec.read(codec.write(message)) as Message;
+    checkSize(read.body.length + NAME_LIMIT);
+    return read;
   } catch (cause) {
     throw cannotSend(message, cause);
   }
+}
+
+function checkSize(bytes: number): void {
+  if (bytes <= FRAME_LIMIT - 5) return;
+  throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes} bytes, a frame holds ${FRAME_LIMIT}`);
 }
 
 function cannotSend({ type }: LinkMessage, cause: unknown): LaboroError {

@@ -243,10 +243,10 @@ describe("a message that the other end would refuse is refused to its sender", (
   });
 
   test("what laboro itself makes is checked by the receiver alone", () => {
-    const bytes = Buffer.alloc(40_000);
+    const bytes = Buffer.alloc(80_000);
     const output = { job: JobId(1), index: 1, attempt: 1, stream: "stdout", offset: 0, bytes } as const;
     const frame = encodeFrame([{ type: "OUTPUT", ...output }]);
-    expect(() => decodeFrame(frame, "worker")).toThrow(/expected at most 32768 bytes, got 40000 bytes/);
+    expect(() => decodeFrame(frame, "worker")).toThrow(/expected at most 65536 bytes, got 80000 bytes/);
   });
 
   test("a body beyond the limit of a frame has its own code", () => {
