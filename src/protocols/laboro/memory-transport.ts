@@ -1,6 +1,6 @@
 /**
- * Messages within one process: handed over as they are, without a socket and without bytes. What is sent in one turn of the event loop
- * arrives as one batch in the next, never from within the call that sent it. An open pair keeps the process running, as a socket does.
+ * Messages within one process: handed over as they are, without a socket and without bytes. What is sent together arrives as one batch,
+ * never from within the call that sent it. An open pair keeps the process running, as a socket does.
  *
  * What a caller of the SDK gave freely is checked and copied when it is sent, as on a socket: the input of an OPERATION, the bodies of
  * REQUEST and REPLY. Everything else is laboro's own, and neither end changes it afterwards.
@@ -11,8 +11,19 @@ import type { Transport, TransportEvents } from "./transport.js";
 
 /** The largest delay of a timer; it only keeps the process running. */
 const NEVER_MS = 2 ** 31 - 1;
+/** In one turn of the event loop. */
+const MAX_DELIVERIES = 16;
 /** What a message without bytes counts as. */
 const MESSAGE_BYTES = 64;
+
+let deliveries = 0;
+
+/** When the caller has returned. After many deliveries in one turn of the event loop, in the next: others wait for their turn, too. */
+function soon(deliver: () => void): void {
+  if (deliveries === 0) setImmediate(() => (deliveries = 0));
+  if (++deliveries <= MAX_DELIVERIES) process.nextTick(deliver);
+  else setImmediate(deliver);
+}
 
 /** Both ends of a link. Each gets a Connection. */
 export function memoryPair(): [MemorySocket, MemorySocket] {
@@ -29,6 +40,7 @@ export class MemorySocket implements Transport {
   #bytes = 0;
   #closing: { readonly code: number; readonly text: string } | undefined;
   #scheduled = false;
+  readonly #deliverWaiting = (): void => this.#deliver();
   #keepRunning: NodeJS.Timeout | undefined;
 
   connectTo(peer: MemorySocket): void {
@@ -74,8 +86,7 @@ export class MemorySocket implements Transport {
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    // Not in the same turn: two ends that answer each other would keep everybody else waiting.
-    setImmediate(() => this.#deliver());
+    soon(this.#deliverWaiting);
   }
 
   #deliver(): void {
@@ -103,6 +114,8 @@ function owned(message: LinkMessage): [LinkMessage, number] {
       return [{ ...read, body: Buffer.from(read.body) }, MESSAGE_BYTES + read.body.length];
     }
     case "OUTPUT":
+      // A view of the worker's buffer, which is used again before the broker has stored it.
+      return [{ ...message, bytes: Buffer.from(message.bytes) }, MESSAGE_BYTES + message.bytes.length];
     case "RELAY":
       return [message, MESSAGE_BYTES + message.bytes.length];
     default:

