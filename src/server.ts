@@ -34,8 +34,9 @@ import { openSqliteStore } from "./store/sqlite/index.js";
 
 const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
-/** A broker that listens later does so after this time, also if no task has started. */
-const LISTEN_LATEST_MS = 250;
+/** A broker that listens later does so this long after the first task has started, and after its own start if none has. */
+const LISTEN_AFTER_MS = 50;
+const LISTEN_LATEST_MS = 500;
 
 export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
   if (options.store !== undefined) return (await import("./broker/group/reopen.js")).startInGroup(options, openBroker);
@@ -147,7 +148,11 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       await Promise.all([mainListener, ...listeners].map((one) => one?.close()));
     };
     const later = options.listenLater === true ? new Later(LISTEN_LATEST_MS) : undefined;
-    const taskStarted = (): void => later?.now();
+    let started = false;
+    const taskStarted = (): void => {
+      if (!started) later?.in(LISTEN_AFTER_MS);
+      started = true;
+    };
     const listening = later?.due.then(async () => {
       if (core.stopping) return;
       await openMainListener();
@@ -183,7 +188,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       newLoginLink,
       stop: async () => {
         stopRetention?.();
-        later?.now();
+        later?.in(0);
         await core.stop();
         await listening?.catch(() => {});
         await group?.leave();
@@ -197,19 +202,20 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
   }
 }
 
-/** Resolves when it is told to, and after this time at the latest. */
+/** Resolves after some time, which can be set anew. */
 class Later {
   readonly due: Promise<void>;
-  now: () => void = () => {};
+  #resolve = (): void => {};
+  #timer: NodeJS.Timeout;
 
-  constructor(latestMs: number) {
-    this.due = new Promise((resolve) => {
-      const timer = setTimeout(resolve, latestMs);
-      this.now = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+  constructor(ms: number) {
+    this.due = new Promise((resolve) => (this.#resolve = resolve));
+    this.#timer = setTimeout(this.#resolve, ms);
+  }
+
+  in(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#resolve, ms);
   }
 }
 

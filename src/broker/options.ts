@@ -81,8 +81,8 @@ export interface ServerOptions extends Omit<BrokerOptions, "store"> {
   /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
   readonly holdAtStart?: (job: Job) => boolean;
   /**
-   * The main listener opens once a task has started, or a moment after the start: what runs in this process needs none. Until then `url`
-   * has no port.
+   * The main listener opens a moment after the first task has started, or after the start: what runs in this process needs none. Until
+   * then `url` has no port.
    */
   readonly listenLater?: boolean;
   readonly connectionBounds?: Partial<ConnectionBounds>;

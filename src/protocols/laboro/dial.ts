@@ -10,7 +10,7 @@
  * A connection counts as a success once a message of the broker has come on it: one that is closed right after opening
  * does not reset the delay.
  */
-import { type ClientOptions, WebSocket } from "ws";
+import type { ClientOptions, WebSocket } from "ws";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { type BrokerAddress, type InProcessBroker, isInProcess } from "./broker-address.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
@@ -162,9 +162,11 @@ class Dialer<From extends DialerRole> implements Dial {
     const cancelDeadline = this.#setTimer(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
     this.#cancelCurrent = () => settle(() => socket?.terminate());
 
-    const connect = (url: URL, tls: ClientOptions | undefined): void => {
+    const connect = async (url: URL, tls: ClientOptions | undefined): Promise<void> => {
+      // Loaded here: a link within one process needs none of it.
+      const { WebSocket: Socket } = await import("ws");
       if (!pending) return;
-      const opening = new WebSocket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, ...tls, headers });
+      const opening = new Socket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, ...tls, headers });
       socket = opening;
       opening.on("error", fail);
       opening.on("unexpected-response", (_request, response) => void refusalOf(response, broker).then(giveUp));
@@ -179,7 +181,7 @@ class Dialer<From extends DialerRole> implements Dial {
       const { url, fingerprint } = linkUrl(address, caFingerprint);
       broker = url.origin;
       if (fingerprint === undefined || pinnedTlsOptions(fingerprint) !== undefined)
-        connect(url, pinnedTlsOptions(fingerprint ?? ""));
+        connect(url, pinnedTlsOptions(fingerprint ?? "")).catch(fail);
       else
         fetchCa(url, fingerprint, aborter.signal)
           .then(() => connect(url, pinnedTlsOptions(fingerprint)))

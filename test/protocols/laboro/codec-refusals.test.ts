@@ -101,7 +101,7 @@ describe("bytes that are refused", () => {
       /stream: expected .*stdout.* got 2/,
     ],
     ["an unknown stream", frameOf([4, 1, 1, 1, 2, 0, Buffer.alloc(1)]), "worker", /stream: expected .*stdout.* got 2/],
-    ["output beyond its limit", frameOf([4, 1, 1, 1, 0, 0, Buffer.alloc(32_769)]), "worker", /32769 bytes/],
+    ["output beyond its limit", frameOf([4, 1, 1, 1, 0, 0, Buffer.alloc(65_537)]), "worker", /65537 bytes/],
     ["an unknown error code", frameOf([7, 1, Buffer.alloc(0), "LABORO_WHAT"]), "worker", /error: .* got "LABORO_WHAT"/],
     [
       "an inherited word as error code",

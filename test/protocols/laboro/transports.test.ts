@@ -173,6 +173,17 @@ describe.each(Object.keys(TRANSPORTS))("over %s", (name) => {
       });
   });
 
+  test("output may be changed after it was sent: the worker uses its buffers again", async () => {
+    const { broker, worker } = await connect();
+    const bytes = Buffer.from("before");
+    const output = { job: JobId(1), index: 0, attempt: 1, stream: "stdout", offset: 0, bytes } as const;
+    worker.link.send({ type: "OUTPUT", ...output });
+    bytes.write("after!");
+    await until("the message", () => broker.batches.length > 0);
+    const [got] = broker.batches.flat();
+    expect(got?.type === "OUTPUT" && Buffer.from(got.bytes).toString()).toBe("before");
+  });
+
   test("what a caller gave and cannot be sent is refused to it, and the link stays", async () => {
     const { broker, worker } = await connect();
     const client = worker.link as unknown as Connection<ToClient, FromClient>;
