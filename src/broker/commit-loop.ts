@@ -1,7 +1,7 @@
 /**
  * Group commit: while one commit runs, new decisions are collected; they are the next commit. A message is sent when the writes it
- * depends on are durable, in the order of the decisions. Decisions that are not urgent (dispatch/decisions.ts), and output, are collected
- * for a few milliseconds before they are committed.
+ * depends on are durable, in the order of the decisions. What dispatch says is not urgent (dispatch/decisions.ts) is collected for a few
+ * milliseconds before it is committed.
  *
  *   idle        nothing to write; messages are sent at once
  *   gathering   nothing that is urgent
@@ -93,13 +93,13 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /** Commits output; `after` is called when it is durable. Its sender can go on until its window is full. */
-  addOutput(chunks: readonly OutputChunk[], after: () => void): void {
+  /** Commits output; `after` is called when it is durable. Much of it does not wait: its sender goes on until its window is full. */
+  addOutput(chunks: readonly OutputChunk[], urgent: boolean, after: () => void): void {
     const batch = this.#next;
     batch.writes.push({ op: "output", chunks });
     batch.after.push(after);
     for (const { bytes } of chunks) batch.outputBytes += bytes.length;
-    batch.urgent ||= batch.outputBytes >= GATHER_BYTES;
+    batch.urgent ||= urgent || batch.outputBytes >= GATHER_BYTES;
     this.#schedule();
   }
 

@@ -12,6 +12,7 @@ import {
   createState,
   Decisions,
   type Done,
+  isUrgent,
   loadRecords,
   nextTimerAt,
   onCommitted,
@@ -260,7 +261,7 @@ export class Core {
    */
   workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
     const chunks = given.filter((chunk) => this.#isAttemptOf(id, chunk));
-    this.#commits.addOutput(chunks, () => {
+    this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
       handled();
       for (const chunk of chunks) this.follows.outputStored(chunk);
       if (this.taskUpdates.size === 0) return;

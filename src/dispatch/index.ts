@@ -19,7 +19,7 @@ export { firstLease } from "./leasing.js";
 export { onReclaim } from "./reclaim.js";
 export type { Reconciled, ReportedTasks } from "./reconcile.js";
 export { isServiceOffered, onReply, onRequest, onRequestCancelled, type Request } from "./requests.js";
-export { type Done, onDone, onRetracted, onStarted } from "./results.js";
+export { type Done, isUrgent, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
 export { onForgive, STANDING_BUCKET, standingRecordOf } from "./standing.js";
 export {

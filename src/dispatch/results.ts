@@ -59,6 +59,9 @@ export function onStarted(
   }
 }
 
+/** Whether what the worker sends has to be committed at once. With prefetched tasks it goes on without an answer. */
+export const isUrgent = (worker: WorkerState | undefined): boolean => worker === undefined || worker.prefetched === 0;
+
 /** Attempts have ended. Returns how many of them no longer counted. */
 export function onDone(state: State, out: Decisions, id: WorkerId, done: readonly Done[], now: number): number {
   const worker = state.workers.get(id);
@@ -66,7 +69,7 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
   const resultsByClaim = new Map<Claim, ClaimResults>();
   const successes: boolean[] = [];
   // The steps below set it again where something may not wait.
-  out.urgent = worker.prefetched === 0;
+  out.urgent = isUrgent(worker);
   let stale = 0;
   let last: Claim | undefined;
   let claimResults = newClaimResults();

@@ -3,7 +3,7 @@
  * stream), then the bytes.
  */
 import { VarintReader, varintSize, writeVarint } from "../base/files/varint.js";
-import type { SmallOutput } from "../model/outcome.js";
+import type { SmallOutput, TaskResult } from "../model/outcome.js";
 import type { OutputOptions, OutputPage } from "../model/store.js";
 import { OutputPageBuilder } from "./output-page.js";
 
@@ -20,6 +20,15 @@ export function encodeSmallOutput(parts: readonly SmallOutput[]): Uint8Array {
     at += bytes.length;
   }
   return value;
+}
+
+/** The results with output of their own: bytes are often views of large receive buffers. */
+export function withOwnOutput(results: readonly TaskResult[]): readonly TaskResult[] {
+  if (results.every(({ output }) => output === undefined)) return results;
+  return results.map((result) => {
+    const output = result.output?.map(({ stream, bytes }) => ({ stream, bytes: new Uint8Array(bytes) }));
+    return output === undefined ? result : { ...result, output };
+  });
 }
 
 /** The parts; their bytes are views of the value. */

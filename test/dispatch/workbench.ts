@@ -76,6 +76,8 @@ export class Workbench {
   /** Everything that was sent and called, in order. */
   readonly sends: Send[] = [];
   readonly calls: Call[] = [];
+  /** Whether the last step had to be committed at once. */
+  urgent = false;
   /** What each worker has been given and has not reported or lost: task name to attempt. */
   readonly held = new Map<string, Map<string, number>>();
   /** Every use of a worker, in order. */
@@ -98,6 +100,7 @@ export class Workbench {
   step<T>(decide: (out: Decisions) => T): T {
     let out = new Decisions();
     const result = decide(out);
+    this.urgent = out.urgent;
     for (let rounds = 0; !out.empty; rounds++) {
       if (rounds === 1_000) throw new Error("one step leads to another without end");
       const answers = this.world.apply(out.writes, this.state.epoch, this.now);

@@ -97,6 +97,6 @@ export function resultFrom({ code, signal, timedOut, error, output, state, ...ro
     ...(signal === null ? {} : { signal }),
     ...(timedOut === null ? {} : { timedOut }),
     ...(error === null ? {} : { error }),
-    ...(output == null ? {} : { output: decodeSmallOutput(output) }),
+    ...(output == null ? {} : { output: decodeSmallOutput(new Uint8Array(output)) }),
   };
 }

@@ -2,6 +2,7 @@
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Write, WriteResult } from "../../model/store.js";
+import { withOwnOutput } from "../small-output.js";
 import { numberArray } from "./arrays.js";
 import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import type { BatchContext } from "./batch-context.js";
@@ -36,7 +37,7 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
   readonly #output: readonly Value[] | undefined;
 
   constructor(writes: readonly Write[], now: number, workers: WorkerNumbers, entries: EntryCache) {
-    this.#writes = writes;
+    this.#writes = writes.map(withOwnBytes);
     this.#now = now;
     this.#workers = workers;
     this.#entries = entries;
@@ -80,6 +81,12 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
       return result;
     });
   }
+}
+
+/** A batch may wait, and be tried again, while the buffers that it came in are used for something else. */
+function withOwnBytes(write: Write): Write {
+  if (write.op === "settle") return { ...write, results: withOwnOutput(write.results) };
+  return write.op === "replace" ? { ...write, earlierAttempts: withOwnOutput(write.earlierAttempts) } : write;
 }
 
 /** Their statements depend on what the one before found. */

@@ -10,6 +10,7 @@ import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { OutputStream, TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
+import { withOwnOutput } from "../small-output.js";
 import { encodeSpec } from "./job-spec.js";
 import type { SubmitRow, WriteRow } from "./messages.js";
 
@@ -61,7 +62,8 @@ export function packWrites(writes: readonly Write[]): PackedWrites {
     } else {
       numbers[at++] = PLAIN;
       if (write.op === "submit") plain.push(submitRow(write));
-      else plain.push(write.op === "replace" ? withOwnBytes(write) : write);
+      else if (write.op === "replace") plain.push({ ...write, earlierAttempts: withOwnOutput(write.earlierAttempts) });
+      else plain.push(write);
     }
   }
   return { numbers, texts: texts.list, plain, bytes: joined(output) };
@@ -199,16 +201,6 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
     at += part.length;
   }
   return bytes;
-}
-
-function withOwnBytes(write: Extract<Write, { op: "replace" }>): Plain {
-  if (write.earlierAttempts.every(({ output }) => output === undefined)) return write;
-  const earlierAttempts = write.earlierAttempts.map(({ output, ...result }) =>
-    output === undefined
-      ? result
-      : { ...result, output: output.map(({ stream, bytes }) => ({ stream, bytes: new Uint8Array(bytes) })) },
-  );
-  return { ...write, earlierAttempts };
 }
 
 /** `timedOut` (absent, false, true: 0, 1, 2) and the error's position + 1, as one number. */
