@@ -24,9 +24,10 @@ import type { EventBody } from "./events.js";
 
 /** Tasks sent to a client that it has not taken. */
 export const FOLLOW_WINDOW = 1_000;
-/** Ended tasks that wait in memory for one client. */
+/** Ended tasks that wait in memory for one client, and the bytes of their output. */
 const QUEUE_LIMIT = 1_000;
-const PAGE = 1_000;
+const QUEUE_BYTES = 512 * 1024;
+const PAGE = 250;
 /** Tasks that run at other brokers are looked for this often. No event says that they have started. */
 const PEERS_MS = 500;
 
@@ -98,6 +99,8 @@ export class Follow {
   /** Tasks, with their attempts, that were announced as running. */
   readonly #announced = new Map<TaskIndex, Attempt>();
   #queue: TaskResult[] = [];
+  /** Since the queue was last empty. */
+  #queuedBytes = 0;
   #running: RunningTask[] = [];
   #credit = FOLLOW_WINDOW;
   /** The store has tasks that are neither sent nor in the queue. */
@@ -157,14 +160,18 @@ export class Follow {
 
   add(results: readonly TaskResult[]): void {
     if (!this.#options.tasks) return;
-    for (const result of results) this.#queue.push(result);
-    if (this.#queue.length > QUEUE_LIMIT) this.readAgain();
+    for (const result of results) {
+      this.#queue.push(result);
+      if (result.output !== undefined) this.#queuedBytes += result.outputBytes;
+    }
+    if (this.#queue.length > QUEUE_LIMIT || this.#queuedBytes > QUEUE_BYTES) this.readAgain();
     this.#schedule();
   }
 
   readAgain(): void {
     if (!this.#options.tasks) return;
     this.#queue = [];
+    this.#queuedBytes = 0;
     this.#behind = true;
     this.#schedule();
   }
@@ -228,7 +235,10 @@ export class Follow {
       return;
     }
     const now = this.#credit < this.#queue.length ? this.#queue.splice(0, this.#credit) : this.#queue;
-    if (now === this.#queue) this.#queue = [];
+    if (now === this.#queue) {
+      this.#queue = [];
+      this.#queuedBytes = 0;
+    }
     const isLast = this.#ended !== undefined && this.#queue.length === 0 && !this.#behind;
     this.#send(now, isLast);
     if (isLast) this.end();
