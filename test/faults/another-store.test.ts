@@ -148,7 +148,8 @@ it(
     const site = newSite();
     await site.startBroker();
     await site.startWorker("one");
-    const old = await (await site.client()).submit({ recipe: { kind: "command", argv: ["echo", "of the old job"] } });
+    // More output than goes with a result.
+    const old = await (await site.client()).submit({ recipe: { kind: "command", argv: ["seq", "2000"] } });
     await old.wait();
     await site.broker.end("SIGTERM");
     for (const name of fs.readdirSync(site.data)) if (name.startsWith("store.db")) fs.rmSync(join(site.data, name));

@@ -84,7 +84,9 @@ describe("a damaged database", () => {
 
 describe("a damaged output segment", () => {
   const TASKS = 5;
-  const outputOf = (index: number): string => `${`task ${index} `.repeat(200)}\n`;
+  /** More than goes with a result. */
+  const WORDS = 700;
+  const outputOf = (index: number): string => `${`task ${index} `.repeat(WORDS)}\n`;
 
   /** Five tasks with output in a job that goes on, and a broker that is down. */
   async function stoppedWithOutput(site: Site) {
@@ -93,7 +95,7 @@ describe("a damaged output segment", () => {
     const client = await site.client();
     const go = site.path("go");
     const line = `task=$((LABORO_TASK - 1)); [ $task -lt ${TASKS} ] || { while [ ! -e '${go}' ]; do sleep 0.02; done; exit; }
-      i=0; while [ $i -lt 200 ]; do printf 'task %d ' $task; i=$((i+1)); done; echo`;
+      i=0; while [ $i -lt ${WORDS} ]; do printf 'task %d ' $task; i=$((i+1)); done; echo`;
     const job = await client.submit({ recipe: { kind: "command", argv: ["sh", "-c", line] }, count: TASKS + 1 });
     await until("five have ended", async () => (await resultsOf(job)).length === TASKS);
     await site.broker.end("SIGTERM");
