@@ -68,7 +68,7 @@ describe("laboro run 'echo {}' ::: a", () => {
       scanned: 12,
       commits: 3,
       syncs: 12,
-      opened: 30,
+      opened: 32,
       modules: 366,
     });
   });
@@ -85,12 +85,12 @@ describe("laboro run --array 1-500 'echo {}'", () => {
     const run = countedRun(MANY);
     expect([run.status, run.stdout.split("\n").length]).toEqual([0, 501]);
     expectWithin(costs(run), {
-      asks: 5,
-      encoded: 6,
-      scanned: 12,
+      asks: 10,
+      encoded: 10,
+      scanned: 20,
       commits: 116,
       syncs: 12,
-      opened: 120,
+      opened: 320,
       modules: 366,
     });
   });
