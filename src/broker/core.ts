@@ -48,6 +48,7 @@ import { WorkerConfig } from "./config/worker-config.js";
 import { CoreView } from "./core-view.js";
 import { storedDependencyEnds } from "./dependencies.js";
 import { type EventBody, Events } from "./events.js";
+import { Follows } from "./follows.js";
 import type { Membership } from "./group/membership.js";
 import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
@@ -74,6 +75,8 @@ export class Core extends CoreView {
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
   readonly taskUpdates = new Watchers<string, undefined>();
   readonly relays = new OutputRelays();
+  /** Clients that follow jobs. */
+  readonly follows = new Follows(this);
   readonly started = now();
   readonly counters = new BrokerCounters();
   /** The config pushed to workers. */
@@ -270,6 +273,7 @@ export class Core extends CoreView {
     const chunks = given.filter((chunk) => this.#holds(id, chunk));
     this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
       handled();
+      for (const chunk of chunks) this.follows.outputStored(chunk);
       if (this.taskUpdates.size === 0) return;
       for (const { job, index } of chunks) this.taskUpdates.notify(taskKey(job, index), undefined);
     });
@@ -357,6 +361,7 @@ export class Core extends CoreView {
   publish(events: readonly EventBody[]): void {
     for (const event of events) {
       this.events.add(event);
+      this.follows.onEvent(event);
       this.jobs.onEvent(event);
       if (event.kind === "job-ended") this.relays.jobEnded(event.job);
     }
@@ -378,6 +383,7 @@ export class Core extends CoreView {
   #committed(writes: readonly Write[], results: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, results, now()));
     this.counters.committed(writes, results);
+    this.follows.committed(writes, results);
     this.publish(eventsOf(writes, results));
     if (this.taskUpdates.size > 0) this.#notifyTaskWatchers(writes);
     return lost;
