@@ -38,7 +38,7 @@ import {
   WORKER_BUCKET,
   type WorkerProfile,
 } from "../dispatch/index.js";
-import { type Attempt, type JobId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { Alarm } from "./alarm.js";
 import { eventsOf } from "./commit-events.js";
@@ -61,7 +61,7 @@ import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
 import { StoreAge } from "./store-age.js";
-import { Watchers } from "./watchers.js";
+import { TaskUpdates } from "./watchers.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
 
@@ -72,8 +72,7 @@ export class Core extends CoreView {
   readonly events: Events;
   readonly requests: PendingRequests;
   readonly jobs: OpenJobs;
-  /** By `taskKey`: output was stored, or the task's attempt has ended. */
-  readonly taskUpdates = new Watchers<string, undefined>();
+  readonly taskUpdates = new TaskUpdates();
   readonly relays = new OutputRelays();
   /** Clients that follow jobs. */
   readonly follows = new Follows(this);
@@ -274,8 +273,7 @@ export class Core extends CoreView {
     this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
       handled();
       for (const chunk of chunks) this.follows.outputStored(chunk);
-      if (this.taskUpdates.size === 0) return;
-      for (const { job, index } of chunks) this.taskUpdates.notify(taskKey(job, index), undefined);
+      this.taskUpdates.outputStored(chunks);
     });
   }
 
@@ -385,16 +383,8 @@ export class Core extends CoreView {
     this.counters.committed(writes, results);
     this.follows.committed(writes, results);
     this.publish(eventsOf(writes, results));
-    if (this.taskUpdates.size > 0) this.#notifyTaskWatchers(writes);
+    this.taskUpdates.committed(writes);
     return lost;
-  }
-
-  #notifyTaskWatchers(writes: readonly Write[]): void {
-    for (const write of writes) {
-      const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlierAttempts : [];
-      for (const { index } of ended)
-        if ("job" in write) this.taskUpdates.notify(taskKey(write.job as JobId, index), undefined);
-    }
   }
 
   #sendTasks(port: WorkerPort, tasks: AttemptRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {
