@@ -65,7 +65,6 @@ import { TaskUpdates } from "./watchers.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
 
-type PutResult = Extract<WriteResult, { op: "put" }>;
 type GroupParts = Pick<Core, "group" | "membership" | "peers" | "moves" | "loadJobs">;
 
 export class Core extends CoreView {
@@ -329,7 +328,12 @@ export class Core extends CoreView {
   }
 
   /** Stores a small text; see `put` in model/store.ts. */
-  async put(bucket: string, key: string, value: string | null, version?: number): Promise<Omit<PutResult, "op">> {
+  async put(
+    bucket: string,
+    key: string,
+    value: string | null,
+    version?: number,
+  ): Promise<{ stored: boolean; version: number }> {
     const result = await this.commit({ op: "put", bucket, key, value, ...(version === undefined ? {} : { version }) });
     if (result.op !== "put") throw new LaboroError("LABORO_INTERNAL", `the store answered ${result.op} to put`);
     return { stored: result.stored, version: result.version };
