@@ -126,7 +126,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#tasks.adopt(task);
   }
 
-  /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
+  /** Its result has come; resolves when it is recorded. `worker` has the claim; mostly it is this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
     if (this.#remove(name) && !this.#finishing) this.#expectedPetos++;
     this.#tasks.publishSlots();
