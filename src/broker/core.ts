@@ -65,6 +65,7 @@ import { TaskUpdates } from "./watchers.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
 
+type PutResult = Extract<WriteResult, { op: "put" }>;
 type GroupParts = Pick<Core, "group" | "membership" | "peers" | "moves" | "loadJobs">;
 
 export class Core extends CoreView {
@@ -263,10 +264,7 @@ export class Core extends CoreView {
     return this.claimOf(id, job, index)?.attempt === attempt;
   }
 
-  /**
-   * Output of tasks. `handled` is called when it is stored, and what is of tasks that are not this worker's is dropped; in the order of
-   * the calls.
-   */
+  /** Stores output, except of tasks that are not this worker's. `handled` is called when it is stored, in the order of the calls. */
   workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
     const chunks = given.filter((chunk) => this.#holds(id, chunk));
     this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
@@ -328,12 +326,7 @@ export class Core extends CoreView {
   }
 
   /** Stores a small text; see `put` in model/store.ts. */
-  async put(
-    bucket: string,
-    key: string,
-    value: string | null,
-    version?: number,
-  ): Promise<{ stored: boolean; version: number }> {
+  async put(bucket: string, key: string, value: string | null, version?: number): Promise<Omit<PutResult, "op">> {
     const result = await this.commit({ op: "put", bucket, key, value, ...(version === undefined ? {} : { version }) });
     if (result.op !== "put") throw new LaboroError("LABORO_INTERNAL", `the store answered ${result.op} to put`);
     return { stored: result.stored, version: result.version };
