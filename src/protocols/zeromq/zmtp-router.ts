@@ -97,6 +97,5 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
   return {
     ...socket,
     send: (key, frames) => peers.get(key)?.connection.send(frames) ?? false,
-    drop: (key) => peers.get(key)?.connection.destroy("it was dropped"),
   };
 }

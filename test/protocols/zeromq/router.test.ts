@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Context, Dealer } from "zeromq";
-import { makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
+import { encodeGreeting, makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
 import { encodeCommand, encodeMessage } from "../../../src/protocols/zeromq/zmtp-frames.js";
-import { encodeGreeting } from "../../../src/protocols/zeromq/zmtp-greeting.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, heardRouter, peerRouter, raw, requester, zmq } from "./support.js";
 
