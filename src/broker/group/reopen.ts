@@ -12,6 +12,7 @@
  */
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { SILENT } from "../../base/log.js";
+import { pause } from "../../base/timers.js";
 import type { Store } from "../../model/store.js";
 import type { Broker, BrokerHost, RunningBroker, ServerOptions } from "../options.js";
 import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
@@ -216,15 +217,4 @@ async function openPostgres(url: string, directory: GroupDirectory, log: (line: 
   const { openPostgresStore } = await import("../../store/postgres/index.js");
   const { identity, formerEpoch } = directory;
   return openPostgresStore({ url, log, identity, ...(formerEpoch === undefined ? {} : { formerEpoch }) });
-}
-
-/** Resolves early when the broker stops. */
-function pause(ms: number, stopping: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    stopping.addEventListener("abort", () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }

@@ -1,8 +1,6 @@
 /** `laboro rr`: the three programs of the round-robin queue, each with its console. */
-import { readFileSync } from "node:fs";
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { badInput } from "../../base/errors.js";
-import type { CurveClient } from "../../protocols/zeromq/index.js";
 import { collect } from "../lib/option-parsers.js";
 
 const PROGRAMS = ["server", "worker", "client"] as const;
@@ -76,19 +74,13 @@ async function perform(program: Program, options: Options, command: Command): Pr
 }
 
 async function run(program: Program, options: Options): Promise<number> {
-  const { debug: level, connect: url, bind, identity, insecure = false } = options;
-  const script = options.script === undefined ? {} : { script: options.script };
+  const { debug: level, connect: url, bind, identity, data, script, keys, insecure = false } = options;
   if (program === "server") {
     const settings = identity.length === 0 ? {} : { identities: identity };
-    const data = options.data === undefined ? {} : { data: options.data };
-    return (await import("./rr/server.js")).runServerConsole({ bind, level, insecure, settings, ...data, ...script });
+    return (await import("./rr/server.js")).runServerConsole({ bind, level, insecure, settings, data, script });
   }
-  const consoleOptions = {
-    url,
-    level,
-    ...script,
-    ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }),
-  };
+  const { readPeerKeys } = await import("../../broker/config/curve-keys.js");
+  const consoleOptions = { url, level, script, curve: keys === undefined ? undefined : readPeerKeys(keys) };
   return program === "worker"
     ? (await import("./rr/worker.js")).runWorkerConsole(consoleOptions)
     : (await import("./rr/client.js")).runClientConsole(consoleOptions);
@@ -98,12 +90,4 @@ function parseLevel(text: string): number {
   const level = Number(text);
   if (/^\d+$/.test(text) && level <= 20) return level;
   throw new InvalidArgumentError("expected a number from 0 to 20");
-}
-
-function readKeys(file: string): CurveClient {
-  const { publicKey, secretKey, serverKey } = JSON.parse(readFileSync(file, "utf8")) as Partial<CurveClient>;
-  if (publicKey === undefined || secretKey === undefined || serverKey === undefined) {
-    throw badInput(`${file} has no publicKey, secretKey and serverKey`);
-  }
-  return { publicKey, secretKey, serverKey };
 }

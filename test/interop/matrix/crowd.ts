@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "
 import { join } from "node:path";
 import { expect } from "vitest";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { openScale0Client } from "../../../src/protocols/scale0/worker/client.js";
+import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import type { CliShop } from "../../cli/support/cli.js";
 import { resultsOf } from "../../client/shop.js";
 import type { Asker, Work } from "./definition.js";
@@ -26,7 +26,7 @@ export async function gather(shop: CliShop): Promise<Crowd> {
   const content = readFileSync(script);
   const authorization = `Bearer ${broker.token}`;
   const roundRobin = await RoundRobinClient.open({ url: `tcp://127.0.0.1:${portOf(broker, "round-robin")}` });
-  const scale0 = openScale0Client({ broker: `tcp://127.0.0.1:${portOf(broker, "scale0", 0)}` });
+  const scale0 = new Scale0Client({ broker: `tcp://127.0.0.1:${portOf(broker, "scale0", 0)}` });
   let batches = 0;
 
   /** A command that notes its number in a file of the batch's own. */

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { openScale0Client, type Scale0ClientOptions } from "../../../src/protocols/scale0/worker/client.js";
+import { Scale0Client, type Scale0ClientOptions } from "../../../src/protocols/scale0/worker/client.js";
 import { freePort } from "../../support/site.js";
 import { answerOne, atEnd, openScale0, startedWorker } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
 
 const open = (options: Scale0ClientOptions) => {
-  const client = openScale0Client({ connectTimeoutMs: 15_000, marginMs: 300, ...options });
+  const client = new Scale0Client({ connectTimeoutMs: 15_000, marginMs: 300, ...options });
   atEnd(() => client.close());
   return client;
 };

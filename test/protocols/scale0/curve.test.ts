@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Dealer, Request, Subscriber } from "zeromq";
-import { openScale0Client } from "../../../src/protocols/scale0/worker/client.js";
+import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import { startScale0Worker } from "../../../src/protocols/scale0/worker/worker.js";
 import { until } from "../../support/wait.js";
 import { atEnd, Literal, openScale0, type Scale0Shop } from "./kit.js";
@@ -120,7 +120,7 @@ describe("a listener with CURVE", () => {
       curve,
     });
     atEnd(() => worker.stop(0));
-    const client = openScale0Client({ broker: shop.clients, connectTimeoutMs: 15_000, curve });
+    const client = new Scale0Client({ broker: shop.clients, connectTimeoutMs: 15_000, curve });
     atEnd(() => client.close());
     const [answer] = await client.request("upper", "hello");
     expect(Buffer.from(answer ?? "").toString()).toBe("HELLO");

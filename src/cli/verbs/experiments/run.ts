@@ -17,9 +17,7 @@ import type { Listener } from "../../../broker/listeners/listener.js";
 import type { RunningBroker } from "../../../broker/options.js";
 import { connect } from "../../../client/client.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
-import type { Experiment } from "../../../protocols/runexp/broker/experiments.js";
 import { openManager } from "../../../protocols/runexp/broker/listener.js";
-import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
 import { ExperimentJobs } from "../../../protocols/runexp/experiments/experiment-jobs.js";
 import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
 import { DEFAULT_GROUP, displayName, toLatin1 } from "../../../protocols/runexp/messages.js";
@@ -29,17 +27,11 @@ import { EXIT } from "../../lib/failures.js";
 import { type Interrupt, onInterrupt } from "../../lib/interrupt.js";
 import { logger } from "../../lib/long-running.js";
 import { openOutput, printNotice } from "../../lib/print.js";
+import type { BrokerRun } from "./run-at-broker.js";
 
-export interface ExperimentsRun {
-  readonly all: readonly Experiment[];
-  readonly remaining: readonly Experiment[];
-  readonly aftermath: Aftermath;
-  readonly screen: ProgressOutput;
-  readonly runs: string;
-  readonly outputs: string;
+export interface ExperimentsRun extends BrokerRun {
   readonly port: number;
   readonly listen: string;
-  readonly group: string;
   readonly verbose: boolean;
   readonly ban: boolean;
   /** Experiments at once on this machine. */

@@ -1,7 +1,7 @@
 /** `laboro scale0 request`: ask a service of a Scale0 broker. */
 import { Command, Option } from "commander";
 import { LaboroError } from "../../../base/errors.js";
-import { openScale0Client } from "../../../protocols/scale0/worker/client.js";
+import { Scale0Client } from "../../../protocols/scale0/worker/client.js";
 import { parseDuration } from "../../lib/duration.js";
 import { collect } from "../../lib/option-parsers.js";
 import { openOutput } from "../../lib/print.js";
@@ -48,7 +48,7 @@ export function request(): Command {
 async function run(service: string, body: string | undefined, options: Options): Promise<void> {
   const { broker, other, timeout: timeoutMs, connectTimeout: connectTimeoutMs, retry = false, curve } = options;
   const bytes = body === "-" ? await readAll() : Buffer.from(body ?? "");
-  const client = openScale0Client({ broker, others: other, connectTimeoutMs, ...curveOf(curve) });
+  const client = new Scale0Client({ broker, others: other, connectTimeoutMs, ...curveOf(curve) });
   try {
     const answer = await client.request(service, bytes, { timeoutMs, retry }).catch((cause: unknown) => {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;

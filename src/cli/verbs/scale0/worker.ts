@@ -102,15 +102,15 @@ async function run(options: Options): Promise<void> {
   };
   try {
     const started = startScale0Worker({
-      ...(broker === undefined ? {} : { broker }),
+      broker,
       defaultBroker: DEFAULT_BROKER,
       identity,
       services: handlersOf(offered),
       slots,
       keepTrying,
       connectTimeoutMs,
-      ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
-      ...(configCache === undefined ? {} : { configCache }),
+      heartbeatMs: heartbeat,
+      configCache,
       ...curveOf(curve),
       log,
       onRegistered: (url) => printLines(`worker ${identity} is registered with ${url}`),

@@ -17,35 +17,24 @@ export async function openRoundRobinListener(
 ): Promise<RoundRobinListener> {
   const { settings, peerErrors } = context;
   const { identities = [], curve } = settings;
-  // Peers come when it is open, and not before.
-  const opened: { router?: Router } = {};
-  const server = new RoundRobinServer(
-    context,
-    () => {
-      if (opened.router === undefined) throw new Error("the listener is not open yet");
-      return opened.router;
+  const registered = await RegisteredWorkers.load(context.core, context.log);
+  // Peers come when the router is open, and not before.
+  const server = new RoundRobinServer(context, () => router, registered, options);
+  const router: Router = await openRouter(
+    {
+      host,
+      port,
+      limits: LIMITS,
+      guard: context.guard.of(PROTOCOL),
+      identity: (peer, reached) => serverIdentityFor(peer, identities, reached),
+      onPeerError: (address, code, why) => peerErrors.report(PROTOCOL, address, code, why),
+      curve,
     },
-    await RegisteredWorkers.load(context.core, context.log),
-    options,
-  );
-  try {
-    opened.router = await openRouter(
-      {
-        host,
-        port,
-        limits: LIMITS,
-        guard: context.guard.of(PROTOCOL),
-        identity: (peer, reached) => serverIdentityFor(peer, identities, reached),
-        onPeerError: (address, code, why) => peerErrors.report(PROTOCOL, address, code, why),
-        curve,
-      },
-      server,
-    );
-  } catch (cause) {
+    server,
+  ).catch((cause: unknown) => {
     server.close();
     throw cause;
-  }
-  const { router } = opened;
+  });
   return {
     urls: [router.url],
     server,

@@ -1,4 +1,5 @@
 /** The messages that a worker has, by the request or task that each is, and by what its RESPONSE will say. */
+import { now } from "../../../base/clock.js";
 import type { ErrorCode } from "../../../base/errors.js";
 import type { StreamReader } from "../stream.js";
 
@@ -95,23 +96,18 @@ export class OutstandingMessages {
  * only so long: not every worker sends them.
  */
 export class ExpectedIncrements {
-  readonly #now: () => number;
   #deadlines: number[] = [];
-
-  constructor(now: () => number) {
-    this.#now = now;
-  }
 
   /** `most` is how many can still come from a worker: as many as it has slots. */
   add(ms: number, most: number): void {
-    this.#deadlines.push(this.#now() + ms);
+    this.#deadlines.push(now() + ms);
     if (this.#deadlines.length > Math.max(1, most)) this.#deadlines.shift();
   }
 
   /** True where the INCREMENT that came is one of these. */
   take(): boolean {
-    const now = this.#now();
-    this.#deadlines = this.#deadlines.filter((until) => until > now);
+    const time = now();
+    this.#deadlines = this.#deadlines.filter((until) => until > time);
     return this.#deadlines.shift() !== undefined;
   }
 }

@@ -6,7 +6,6 @@
  * worker. A peer's first message decides what it gets first: one that begins with PING must get PONG before anything else.
  */
 import { randomBytes } from "node:crypto";
-import { now } from "../../../base/clock.js";
 import { keepLatest } from "../../../base/keep-latest.js";
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
@@ -44,7 +43,6 @@ const MAX_SLOTS = 1_000_000;
 /** Bytes of messages that wait for a worker or an answer: of all peers, and of one. */
 const MAX_PENDING_BYTES = 256 * 1024 * 1024;
 const MAX_PENDING_BYTES_OF_PEER = 128 * 1024 * 1024;
-const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 /** What a request costs besides its bytes. */
 const OVERHEAD_BYTES = 1_000;
 /** Messages for a peer that has said nothing yet, and their bytes; the bytes for all such peers. */
@@ -111,8 +109,6 @@ export class RoundRobinServer implements RouterListener {
       services: this.#services,
       pool: this.#pool,
       ownAddress: this.#ownAddress,
-      now,
-      maxStreamBytes: MAX_STREAM_BYTES,
       joinDelayMs: options.joinDelayMs ?? JOIN_DELAY_MS,
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };

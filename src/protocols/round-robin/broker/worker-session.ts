@@ -39,14 +39,13 @@ export interface WorkerSessionContext {
   readonly pool: string;
   /** The address from which messages of others than round-robin clients come. */
   readonly ownAddress: Buffer;
-  readonly now: () => number;
-  /** Bytes of a stream that is put together here. */
-  readonly maxStreamBytes: number;
   readonly joinDelayMs: number;
   /** For tasks without a time limit of their own. */
   readonly timeoutMs: number;
 }
 
+/** Bytes of a stream that is put together here. */
+const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 /** How long after a RESPONSE its INCREMENT is waited for… */
 const INCREMENT_TIMEOUT_MS = 10_000;
 /** …and how long after a timeout, when the worker may still work on it. */
@@ -59,7 +58,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
   readonly #onLeft: () => void;
   readonly #outstanding = new OutstandingMessages();
   readonly #tasks: CallTasks;
-  readonly #expectedIncrements: ExpectedIncrements;
+  readonly #expectedIncrements = new ExpectedIncrements();
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
   #slots: number;
   #profile: WorkerProfile;
@@ -79,7 +78,6 @@ export class RoundRobinWorkerSession implements WorkerPort {
     this.#send = send;
     this.#slots = slots;
     this.#onLeft = onLeft;
-    this.#expectedIncrements = new ExpectedIncrements(context.now);
     const { services, pool } = context;
     const who = { name: printable(peer.identity, 255), address: peer.address, pool };
     this.#profile = callWorkerProfile("round-robin", who, services.offered, slots);
@@ -229,7 +227,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
 
   /** For somebody who knows nothing of frames. */
   #sendRequest(name: string, service: string, body: Uint8Array, done: OutstandingMessage["done"]): void {
-    const { services, ownAddress, maxStreamBytes } = this.#context;
+    const { services, ownAddress } = this.#context;
     const command = services.commandOf(service);
     if (command === undefined) {
       done(Buffer.from(`no command for ${service}`), "LABORO_SERVICE_FAILED");
@@ -237,7 +235,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
     }
     const streamed = isArgument(command, STREAM);
     const id = id8(++this.#ids);
-    const otherProtocol = streamed ? { stream: new StreamReader(maxStreamBytes) } : {};
+    const otherProtocol = streamed ? { stream: new StreamReader(MAX_STREAM_BYTES) } : {};
     const key = replyKey([ownAddress], id);
     const one = { name, key, expectsIncrement: sendsIncrement(command), tracked: true, otherProtocol, done };
     this.#sendMessage(

@@ -67,13 +67,14 @@ export class RoundRobinWorker {
   readonly #sources = new StreamSources();
   readonly #handlers = new Map<string, CommandHandler>();
   readonly #counts = { messages: 0, answered: 0, failed: 0 };
-  #link: RoundRobinLink | undefined;
+  readonly #link: RoundRobinLink;
   #state: "idle" | "registered" | "leaving" | "closed" = "idle";
   #inProgress = 0;
   #closing: Promise<void> | undefined;
 
-  private constructor(options: RoundRobinWorkerOptions) {
+  private constructor(options: RoundRobinWorkerOptions, link: RoundRobinLink) {
     this.#options = options;
+    this.#link = link;
     const set = (command: Buffer, handler: CommandHandler) => this.#handlers.set(command.toString("latin1"), handler);
     set(PING_ARGUMENT, () => []);
     set(STREAM, ([host = Buffer.alloc(0), size]) => [this.#stream(host, size)]);
@@ -83,17 +84,17 @@ export class RoundRobinWorker {
   }
 
   static async open(options: RoundRobinWorkerOptions): Promise<RoundRobinWorker> {
-    const worker = new RoundRobinWorker(options);
-    worker.#link = await RoundRobinLink.open(options, {
+    const link = await RoundRobinLink.open(options, {
       request: (message) => worker.#onRequest(message),
       ready: () => worker.#reregister(),
       disconnected: (why) => options.onDisconnected?.(why),
     });
+    const worker = new RoundRobinWorker(options, link);
     return worker;
   }
 
   get identity(): string {
-    return this.#open().identity;
+    return this.#link.identity;
   }
 
   get registered(): boolean {
@@ -108,7 +109,7 @@ export class RoundRobinWorker {
   /** Resolves when the server has answered. */
   async register(): Promise<void> {
     const { timeoutMs = TIMEOUT_MS } = this.#options;
-    await this.#open().whenReady(timeoutMs);
+    await this.#link.whenReady(timeoutMs);
     await this.#register();
     this.#state = "registered";
   }
@@ -116,7 +117,7 @@ export class RoundRobinWorker {
   /** Fire and forget, as the text has it. */
   async deregister(): Promise<void> {
     if (this.#state === "registered") this.#state = "leaving";
-    const sent = this.#open().send({ command: "EXEC", id: Buffer.from("WORKER"), args: [DEREGISTER] });
+    const sent = this.#link.send({ command: "EXEC", id: Buffer.from("WORKER"), args: [DEREGISTER] });
     if (!sent) throw new LaboroError("LABORO_BROKER_GONE", "the server is not there");
   }
 
@@ -130,13 +131,13 @@ export class RoundRobinWorker {
     if (this.#state === "registered") await this.deregister().catch(() => {});
     if (this.#state === "leaving") await this.#drain();
     this.#state = "closed";
-    await this.#link?.close();
+    await this.#link.close();
   }
 
   async #drain(): Promise<void> {
     const { drainMs = DRAIN_MS } = this.#options;
     const end = performance.now() + drainMs;
-    const link = this.#open();
+    const link = this.#link;
     // What the server sent before it read DEREGISTER comes before this PONG.
     await link.ping(Math.min(PONG_MS, drainMs)).catch(() => {});
     for (let seen = -1; link.ready && performance.now() < end; ) {
@@ -146,14 +147,9 @@ export class RoundRobinWorker {
     }
   }
 
-  #open(): RoundRobinLink {
-    if (this.#link === undefined) throw new Error("the link is not open yet");
-    return this.#link;
-  }
-
   async #register(): Promise<void> {
     const { slots = SLOTS, timeoutMs = TIMEOUT_MS } = this.#options;
-    const link = this.#open();
+    const link = this.#link;
     const args = [REGISTER, Buffer.from(String(slots))];
     await link.track({ id: id4(link.nextId()), args }, timeoutMs);
   }
@@ -184,7 +180,7 @@ export class RoundRobinWorker {
       if (command === "TRACKEXEC") this.#reply(message, "RESPONSE", frames);
       // A slot is free again. What the library itself answers took none.
       if (isArgument(what, MQS_MORE) || isArgument(what, ONGOING)) return;
-      const link = this.#open();
+      const link = this.#link;
       link.send({ command: "EXEC", id: id4(link.nextId()), args: [INCREMENT] });
     };
     const fail = (cause: unknown): void => {
@@ -210,7 +206,7 @@ export class RoundRobinWorker {
   }
 
   #reply({ id, returnPath }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
-    this.#open().send({ command, to: [...returnPath].reverse(), id, args });
+    this.#link.send({ command, to: [...returnPath].reverse(), id, args });
   }
 
   #stream(host: Buffer, size: Buffer | undefined): Buffer {

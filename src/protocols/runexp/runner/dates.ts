@@ -11,16 +11,8 @@ const twoDigits = (number: number): string => String(number).padStart(2, "0");
 const clock = (at: Date): string =>
   `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
 
-/** The second that was written last: many jobs begin and end in one. */
-let latest: { readonly second: number; readonly text: string } | undefined;
-
 export function longDate(ms: number): string {
-  const second = Math.floor(ms / 1000);
-  if (latest?.second !== second) latest = { second, text: formatDate(new Date(ms)) };
-  return latest.text;
-}
-
-function formatDate(at: Date): string {
+  const at = new Date(ms);
   const day = String(at.getDate()).padStart(2, " ");
   return `${DAYS[at.getDay()]} ${MONTHS[at.getMonth()]} ${day} ${clock(at)} ${zoneOf(at)} ${at.getFullYear()}`;
 }

@@ -129,11 +129,7 @@ class RunexpRunner implements Runner {
       this.#end = resolve;
     });
     this.#spool = RunnerSpool.open(dir);
-    const { stderr: onStderr } = on;
-    this.#processes = new JobProcesses({
-      ...{ host, threads, dir: this.#spool.jobs },
-      ...(onStderr === undefined ? {} : { onStderr: (bytes) => onStderr(bytes) }),
-    });
+    this.#processes = new JobProcesses({ host, threads, dir: this.#spool.jobs, onStderr: on.stderr });
     this.#memory =
       minMemory === undefined
         ? undefined

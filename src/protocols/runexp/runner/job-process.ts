@@ -17,7 +17,7 @@ export interface JobProcessesOptions {
   /** Where scripts and long outputs are put. */
   readonly dir: string;
   /** What jobs write to standard error. */
-  readonly onStderr?: (bytes: Buffer) => void;
+  readonly onStderr: ((bytes: Buffer) => void) | undefined;
 }
 
 export class JobProcesses {

@@ -34,14 +34,6 @@ export interface Scale0RequestOptions {
   readonly retry?: boolean;
 }
 
-export interface Scale0Client {
-  /** The frames of the answer. Rejects with LABORO_SERVICE_FAILED where the service says so, and with why there is no answer. */
-  request(service: string, body: Frames, options?: Scale0RequestOptions): Promise<readonly Uint8Array[]>;
-  /** Where it sends its requests now. */
-  readonly broker: string;
-  close(): Promise<void>;
-}
-
 type Frames = Uint8Array | string | readonly (Uint8Array | string)[];
 
 interface Pending {
@@ -56,10 +48,8 @@ interface Pending {
 const MARGIN_MS = 2_000;
 const FOREVER_MS = 2 ** 31 - 1;
 
-/** Throws LABORO_BAD_INPUT. It connects with the first request. */
-export const openScale0Client = (options: Scale0ClientOptions): Scale0Client => new Client(options);
-
-class Client implements Scale0Client {
+/** It connects with the first request. */
+export class Scale0Client {
   readonly #options: Scale0ClientOptions;
   readonly #pending = new Map<number, Pending>();
   readonly #links = new Set<Scale0Link>();
@@ -72,6 +62,7 @@ class Client implements Scale0Client {
   #link: Promise<Scale0Link> | undefined;
   #closed = false;
 
+  /** Throws LABORO_BAD_INPUT. */
   constructor(options: Scale0ClientOptions) {
     for (const url of [options.broker, ...(options.others ?? [])]) parseTcpUrl(url);
     this.#options = options;
@@ -79,10 +70,12 @@ class Client implements Scale0Client {
     this.#broker = options.broker;
   }
 
+  /** Where it sends its requests now. */
   get broker(): string {
     return this.#broker;
   }
 
+  /** The frames of the answer. Rejects with LABORO_SERVICE_FAILED where the service says so, and with why there is no answer. */
   async request(service: string, body: Frames, options: Scale0RequestOptions = {}): Promise<readonly Uint8Array[]> {
     const { timeoutMs = DEFAULT_TIMEOUT, retry = false } = options;
     const { marginMs = MARGIN_MS } = this.#options;

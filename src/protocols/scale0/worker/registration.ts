@@ -19,8 +19,8 @@ export interface RegisteringWorker {
   connect(link: Scale0Link): void;
   /** CONNECT again. After a pause, where that was asked for just before. */
   renegotiate(link: Scale0Link): void;
-  /** Resolves when the broker to which it was redirected may be tried. */
-  redirected(): Promise<void>;
+  /** Resolves when the next broker may be tried. */
+  waitForRetry(): Promise<void>;
   /** CONFIG has come. */
   configReceived(message: Message, link: Scale0Link): void;
 }
@@ -53,7 +53,7 @@ export async function register(
     await link.close();
     if (!(cause instanceof Redirected)) throw cause;
     if (redirects.left-- <= 0) throw unreachable(`it was redirected ${MAX_REDIRECTS} times, the last time by ${url}`);
-    await worker.redirected();
+    await worker.waitForRetry();
     return firstSuccessful(
       cause.brokers.map(({ worker_uri }) => worker_uri),
       (uri) => register(worker, uri, redirects),

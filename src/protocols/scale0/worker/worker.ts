@@ -8,10 +8,12 @@
  *
  * Once it was registered it does not give up: it tries its own broker and those of the group until one answers.
  */
+import { once } from "node:events";
 import { hostname } from "node:os";
 import { type Config, readConfig } from "../../../base/config-value.js";
 import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
+import { pause } from "../../../base/timers.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { parseConfig } from "../config-formats.js";
@@ -38,7 +40,7 @@ export type { Scale0Call, Scale0Handler } from "./active-requests.js";
 
 export interface Scale0WorkerOptions {
   /** The worker port of its broker, tcp://HOST:PORT; the remembered one if absent. */
-  readonly broker?: string;
+  readonly broker?: string | undefined;
   /** Where no broker is named and none is remembered. */
   readonly defaultBroker?: string;
   /** By which the broker knows it; the host's name and the process number if absent. */
@@ -46,11 +48,11 @@ export interface Scale0WorkerOptions {
   readonly services: Readonly<Record<string, Scale0Handler>>;
   readonly slots?: number;
   /** Longer than the config's, if it is to be; never shorter. */
-  readonly heartbeatMs?: number;
+  readonly heartbeatMs?: number | undefined;
   /** Go on where no broker answers at the first start. */
   readonly keepTrying?: boolean;
   /** A file for the last config, so that another broker of the group is found when this one is down. */
-  readonly configCache?: string;
+  readonly configCache?: string | undefined;
   readonly curve?: CurveClient | undefined;
   readonly connectTimeoutMs?: number;
   /** The wait between two attempts that follow each other closely: so long at first, up to ten times as long later. */
@@ -89,11 +91,8 @@ class Worker implements Scale0Worker, RegisteringWorker {
   #preferred: string;
   #everRegistered = false;
   #link: Scale0Link | undefined;
-  #stopping = false;
-  #stopped: () => void = () => {};
-  readonly #stop = new Promise<void>((resolve) => {
-    this.#stopped = resolve;
-  });
+  readonly #stop = new AbortController();
+  readonly #stopped: Promise<undefined> = once(this.#stop.signal, "abort").then(() => undefined);
 
   constructor(options: Scale0WorkerOptions) {
     this.#options = options;
@@ -122,11 +121,14 @@ class Worker implements Scale0Worker, RegisteringWorker {
     return this.#config;
   }
 
+  get #stopping(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
   async stop(graceMs = GRACE_MS): Promise<void> {
     // Nothing new comes after the CONFIG that answers this.
     if (!this.#stopping && this.#link !== undefined) this.connect(this.#link);
-    this.#stopping = true;
-    this.#stopped();
+    this.#stop.abort();
     const graceTimer = setTimeout(() => {
       this.#activeRequests.abort();
       this.#link?.fail(unreachable("it is stopped"));
@@ -138,7 +140,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
   // The main loop
 
   async #run(): Promise<void> {
-    for (; !this.#stopping; await this.#pause(this.#retryDelay.next())) {
+    for (; !this.#stopping; await this.waitForRetry()) {
       try {
         const link = await this.#unlessStopped(this.#findBroker());
         if (link === undefined) return;
@@ -158,19 +160,10 @@ class Worker implements Scale0Worker, RegisteringWorker {
   }
 
   async #unlessStopped(finding: Promise<Scale0Link>): Promise<Scale0Link | undefined> {
-    const link = await Promise.race([finding, this.#stop]);
+    const link = await Promise.race([finding, this.#stopped]);
     if (link !== undefined) return link;
     void finding.then((late) => late.close()).catch(() => {});
     return undefined;
-  }
-
-  async #pause(ms: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const over = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, ms);
-    });
-    await Promise.race([over, this.#stop]);
-    clearTimeout(timer);
   }
 
   /** Its own broker; where that does not answer, one of the group says which to take. */
@@ -273,9 +266,8 @@ class Worker implements Scale0Worker, RegisteringWorker {
     link.connect(() => this.#connectParameters(), delayMs);
   }
 
-  /** Before another broker is tried. */
-  redirected(): Promise<void> {
-    return this.#pause(this.#retryDelay.next());
+  waitForRetry(): Promise<void> {
+    return pause(this.#retryDelay.next(), this.#stop.signal);
   }
 
   renegotiate(link: Scale0Link): void {
