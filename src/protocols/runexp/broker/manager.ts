@@ -7,18 +7,8 @@ import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP } from "../messages.js";
 import type { Experiments, SentTask } from "./experiments.js";
+import type { RunnerPort } from "./runner-port.js";
 import { assignmentKey, taskName } from "./task-packing.js";
-
-/** A connected runner. */
-export interface ConnectedRunner {
-  readonly id: WorkerId;
-  /** It is assigned a task that is not sent to it yet, and may return to the queue. */
-  readonly hasUnsent: boolean;
-  /** Something has ended, or returned to the queue: the answer to an open PETO may have changed. */
-  answerOpenPeto(): void;
-  /** The result of this task came by another connection of the same host. */
-  forgetTask(name: string): void;
-}
 
 /** Who has a task. */
 export interface TaskHolder {
@@ -65,7 +55,7 @@ export class Manager {
   readonly experiments: Experiments | undefined;
   readonly secret: string;
   readonly #assignments = new AssignmentHistory();
-  readonly #runners = new Map<WorkerId, ConnectedRunner>();
+  readonly #runners = new Map<WorkerId, RunnerPort>();
   /** Ids of those that are about to join. */
   readonly #joining = new Set<WorkerId>();
 
@@ -112,12 +102,12 @@ export class Manager {
     }
   }
 
-  joined(runner: ConnectedRunner): void {
+  joined(runner: RunnerPort): void {
     this.#joining.delete(runner.id);
     this.#runners.set(runner.id, runner);
   }
 
-  gone(runner: ConnectedRunner): void {
+  gone(runner: RunnerPort): void {
     this.#joining.delete(runner.id);
     if (this.#runners.get(runner.id) === runner) this.#runners.delete(runner.id);
     this.answerOpenPetos();

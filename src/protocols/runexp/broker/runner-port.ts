@@ -21,7 +21,7 @@ import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { NoJobReply } from "../messages.js";
 import type { SentTask } from "./experiments.js";
-import type { ConnectedRunner, Manager } from "./manager.js";
+import type { Manager } from "./manager.js";
 import { type RunnerTask, RunnerTasks } from "./runner-tasks.js";
 import { type PackedTask, packTask } from "./task-packing.js";
 
@@ -37,7 +37,7 @@ const NEXT_PETO_TIMEOUT_MS = 100;
 /** How long an open PETO waits for an assignment that is being written to disk, before results may pass. */
 const ASSIGNMENT_TIMEOUT_MS = 1_000;
 
-export class RunnerPort implements WorkerPort, ConnectedRunner {
+export class RunnerPort implements WorkerPort {
   readonly id: WorkerId;
   readonly host: string;
   readonly #manager: Manager;
@@ -140,6 +140,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     else this.#nextPetoTimer.refresh();
   }
 
+  /** The result of this task came by another connection of the same host. */
   forgetTask(name: string): void {
     if (this.#remove(name)) this.#tasks.publishSlots();
   }
@@ -150,13 +151,14 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     return task !== undefined;
   }
 
-  /** The answer to an open PETO, as far as there is one. */
+  /** The answer to an open PETO, as far as there is one. It may change when something has ended, or returned to the queue. */
   answerOpenPeto(): void {
     while (this.#petoOpen && this.#state === "working") {
       if (!this.#answer()) return;
     }
   }
 
+  /** It is assigned a task that is not sent to it yet, and may return to the queue. */
   get hasUnsent(): boolean {
     return (this.#manager.core.worker(this.id)?.assigned ?? 0) > this.#tasks.usedSlots;
   }
