@@ -10,9 +10,9 @@
  * A broker that loses its lease loses its state, but not the work of its workers: they reconnect to it or to another broker, with their
  * tasks.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { SILENT } from "../../base/log.js";
-import { pause } from "../../base/timers.js";
 import type { Store } from "../../model/store.js";
 import type { Broker, BrokerHost, RunningBroker, ServerOptions } from "../options.js";
 import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
@@ -218,3 +218,6 @@ async function openPostgres(url: string, directory: GroupDirectory, log: (line: 
   const { identity, formerEpoch } = directory;
   return openPostgresStore({ url, log, identity, ...(formerEpoch === undefined ? {} : { formerEpoch }) });
 }
+
+/** Resolves early when the broker stops. */
+const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

@@ -10,10 +10,10 @@
  */
 import { once } from "node:events";
 import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Config, readConfig } from "../../../base/config-value.js";
 import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
-import { pause } from "../../../base/timers.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { parseConfig } from "../config-formats.js";
@@ -267,7 +267,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
   }
 
   waitForRetry(): Promise<void> {
-    return pause(this.#retryDelay.next(), this.#stop.signal);
+    return sleep(this.#retryDelay.next(), undefined, { signal: this.#stop.signal }).catch(() => {});
   }
 
   renegotiate(link: Scale0Link): void {
