@@ -7,10 +7,10 @@
 import { badMessage, LaboroError } from "../../base/errors.js";
 import { checkMagic, payloadIn } from "./codec.js";
 import type { Layout } from "./framer.js";
-import { MAGIC, type Task, TYPES, type Update } from "./messages.js";
+import { MAGIC, type Task, TYPES, type Unreadable, type Update } from "./messages.js";
 import { decodeTask, decodeUpdate, encodeTask, encodeUpdate } from "./payloads.js";
 
-export const HEADER_SIZE_V1 = 12;
+const HEADER_SIZE_V1 = 12;
 
 export type MessageV1 =
   /** From the client: its processors. From the server: any number, mostly the client's own. */
@@ -23,11 +23,7 @@ export type MessageV1 =
 
 type TypeV1 = MessageV1["type"];
 
-export interface UnreadableV1 {
-  readonly type: "?";
-  readonly number: number;
-  readonly why: string;
-}
+export type UnreadableV1 = Omit<Unreadable, "seq">;
 
 /** Numbered as in version 2. */
 const NAMES: ReadonlyMap<number, TypeV1> = new Map(

@@ -62,12 +62,13 @@ export class ProtocolStateMachine<Tag> {
   /** The number of the last reply that was given. */
   #lastReply = 0;
 
-  constructor({ side, greeting, maxSequence, queueLimit, original }: ProtocolStateMachineOptions) {
+  constructor(options: ProtocolStateMachineOptions) {
+    const { side, greeting, maxSequence = MAX_SEQUENCE, queueLimit = QUEUE_LIMIT, original = false } = options;
     this.side = side;
     this.#greeting = greeting;
-    this.#queueLimit = queueLimit ?? QUEUE_LIMIT;
-    this.#original = original ?? false;
-    this.#numbers = new SequenceNumbers(side, maxSequence ?? MAX_SEQUENCE);
+    this.#queueLimit = queueLimit;
+    this.#original = original;
+    this.#numbers = new SequenceNumbers(side, maxSequence);
   }
 
   get state(): StateName {

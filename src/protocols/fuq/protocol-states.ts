@@ -19,22 +19,6 @@
 import type { Message, Numbered, Reply, Request } from "./messages.js";
 import type { Side } from "./sequence-numbers.js";
 
-export type StateName =
-  | "SV_INIT0"
-  | "SV_INIT1"
-  | "SV_INIT2"
-  | "SV_LOOP0"
-  | "SV_LOOP1"
-  | "SV_LOOP2"
-  | "SV_EXIT"
-  | "CL_INIT0"
-  | "CL_INIT1"
-  | "CL_LOOP0"
-  | "CL_UPDATE0"
-  | "CL_UPDATE1"
-  | "CL_EXIT0"
-  | "CL_EXIT1";
-
 export type Stage = "new" | "greeting" | "open" | "exit" | "exit at once";
 
 interface StateInputs {
@@ -47,10 +31,12 @@ interface StateInputs {
   readonly queuedRequests: number;
 }
 
-export const stateName = (side: Side, standing: StateInputs): StateName =>
+export type StateName = ReturnType<typeof stateName>;
+
+export const stateName = (side: Side, standing: StateInputs) =>
   side === "worker" ? ofWorker(standing) : ofForeman(standing);
 
-function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs): StateName {
+function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs) {
   if (stage === "exit") return "CL_EXIT0";
   if (stage === "exit at once") return "CL_EXIT1";
   if (stage !== "open") return pendingRequest === "HELLO" ? "CL_INIT1" : "CL_INIT0";
@@ -58,7 +44,7 @@ function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs): State
   return queuedRequests > 0 ? "CL_UPDATE0" : "CL_LOOP0";
 }
 
-function ofForeman({ stage, pendingRequest, answering }: StateInputs): StateName {
+function ofForeman({ stage, pendingRequest, answering }: StateInputs) {
   if (stage === "new") return "SV_INIT0";
   if (stage === "greeting") return answering === "HELLO" ? "SV_INIT2" : "SV_INIT1";
   if (stage !== "open") return "SV_EXIT";

@@ -4,7 +4,7 @@ import type { Core } from "../../../broker/core.js";
 import type { WorkerProfile } from "../../../dispatch/index.js";
 import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
 import { type Hello, type Message, pairOf, type TaskPair } from "../messages.js";
-import type { Side } from "../sequence-numbers.js";
+import type { ProtocolStateMachineOptions } from "../protocol-state-machine.js";
 import { indexOfPair } from "./fuq-task.js";
 
 /** `Out`: the messages of the version that the session speaks. */
@@ -33,12 +33,9 @@ export interface WorkerConnection<Out> {
   close(code?: number, reason?: string): void;
 }
 
-export interface FuqSessionOptions {
-  readonly greeting: Side;
+export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "side"> {
   /** The worker may be an original program. */
   readonly original: boolean;
-  readonly maxSequence?: number;
-  readonly queueLimit?: number;
   /** How long an original program may be silent before it is asked for its numbers. */
   readonly silenceMs?: number;
   /** How long after a refusal a request is sent again. */

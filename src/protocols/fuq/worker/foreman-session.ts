@@ -28,11 +28,11 @@ import {
   type Update,
 } from "../messages.js";
 import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
-import type { ForemanTasks } from "./foreman-tasks.js";
+import type { RunningTasks } from "./running-tasks.js";
 import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
 interface ForemanSessionOptions {
-  readonly tasks: ForemanTasks;
+  readonly tasks: RunningTasks;
   readonly log: Log;
   /** The foreman has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;

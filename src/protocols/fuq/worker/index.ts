@@ -11,11 +11,11 @@ import { STREAM_LAYOUT_V1 } from "../codec-v1.js";
 import { COUNT_LIMIT } from "../messages.js";
 import { ClientV1 } from "./client-v1.js";
 import { ForemanSession } from "./foreman-session.js";
-import { ForemanTasks } from "./foreman-tasks.js";
 import type { ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
 import { PersistentTransport } from "./persistent-transport.js";
 import { PollingTransport } from "./polling-transport.js";
+import { RunningTasks } from "./running-tasks.js";
 import { type Address, tcpConnector } from "./tcp.js";
 import type { Transport, TransportEvents } from "./transport.js";
 import { webSocketConnector } from "./web-socket.js";
@@ -71,7 +71,7 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   const logDirectory = join(dir, "logs");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
-  const tasks = new ForemanTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
+  const tasks = new RunningTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
   const http = "foreman" in endpoint ? foremanHttp(options, endpoint.foreman) : undefined;
   let resolveEnded: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
@@ -126,7 +126,7 @@ function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: Fore
 
 function createTransport(
   options: FuqWorkerOptions,
-  tasks: ForemanTasks,
+  tasks: RunningTasks,
   events: TransportEvents,
   http: ForemanHttp | undefined,
 ): Transport {
@@ -161,7 +161,7 @@ function createTransport(
 }
 
 /** Resolves when all tasks have ended and the foreman has been unreachable for so long. */
-async function unreachableFor(transport: Transport, tasks: ForemanTasks, timeoutMs: number): Promise<void> {
+async function unreachableFor(transport: Transport, tasks: RunningTasks, timeoutMs: number): Promise<void> {
   for (let left = timeoutMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
     await new Promise((resolve) => setTimeout(resolve, CHECK_MS).unref());
     left = transport.joined || tasks.updates.length < tasks.nrun ? timeoutMs : left - CHECK_MS;

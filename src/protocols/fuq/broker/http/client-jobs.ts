@@ -23,28 +23,20 @@ const MAX_JOBS = 10_000;
 const MAX_TASKS = 10_000;
 const PAGE = 1_000;
 
-interface JobTaskStatus {
-  readonly Description: object;
-  readonly TasksFinished: number;
-  readonly TasksPending: number;
-  readonly TasksRunning: readonly number[];
-  readonly TasksWithErrors: readonly number[];
-}
-
 export async function jobNew(ask: PerformOperation, given: JsonFields): Promise<{ job_id: number }> {
   const { job } = await ask("submit", submissionOf(given));
   return { job_id: job };
 }
 
 /** By exact name, by status, or both; without a status, those that have not ended. */
-export async function jobList(ask: PerformOperation, given: JsonFields): Promise<JobTaskStatus[]> {
+export async function jobList(ask: PerformOperation, given: JsonFields): Promise<object[]> {
   const name = given.text("name");
   const status = given.text("status");
   const found = (await jobs(ask, status)).filter((job) => {
     if (name !== "" && job.name !== name) return false;
     return status === "" || statusOf(job) === status;
   });
-  const listed: JobTaskStatus[] = [];
+  const listed: object[] = [];
   for (const job of found.reverse()) listed.push(await taskStatus(ask, job));
   return listed;
 }
@@ -67,7 +59,7 @@ async function jobs(ask: PerformOperation, status: string): Promise<JobView[]> {
   return found;
 }
 
-async function taskStatus(ask: PerformOperation, job: JobView): Promise<JobTaskStatus> {
+async function taskStatus(ask: PerformOperation, job: JobView): Promise<object> {
   const { succeeded, waiting, running, failed } = job.counters;
   return {
     Description: describeJob(job),
@@ -97,19 +89,13 @@ async function numbers(pageFrom: (from: number) => Promise<Page>): Promise<numbe
 
 const ACTIONS = { hold: "paused", release: "waiting", cancel: "cancelled" } as const satisfies Record<string, Status>;
 
-interface StateChange {
-  readonly job_id: number;
-  readonly prev_status: Status;
-  readonly new_status: Status;
-}
-
 /** All of these jobs or, where one is not known, none. A job that has ended stays as it is, and the answer says so. */
-export async function jobState(ask: PerformOperation, given: JsonFields): Promise<StateChange[]> {
+export async function jobState(ask: PerformOperation, given: JsonFields): Promise<object[]> {
   const ids = given.list("job_ids").map(jobId);
   const action = given.text("action");
   if (ids.length === 0 || ids.length > MAX_JOBS || !isAction(action)) throw badRequest();
   const before = await Promise.all(ids.map((job) => ask("job", { job })));
-  const changes: StateChange[] = [];
+  const changes: object[] = [];
   for (const job of before) {
     const prev_status = statusOf(job);
     const changed = await change(ask, action, job.id);

@@ -3,17 +3,8 @@ import type { Core, KnownWorker } from "../../../../broker/core.js";
 import type { JsonFields } from "./json-http.js";
 import type { NodeInfo, Nodes } from "./nodes.js";
 
-interface NodeEntry {
-  readonly node: string;
-  readonly pid: number;
-  readonly session: string;
-  readonly unique_name: string;
-  readonly tags?: readonly string[];
-  readonly nproc: number;
-}
-
 /** Those that are connected, or with `cookie_list` all whose cookie is good. The original's empty list is null. */
-export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Promise<NodeEntry[] | null> {
+export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Promise<object[] | null> {
   const session = await nodes.session();
   const known = new Map((await nodes.all()).map(({ id, info }) => [id, info]));
   const connected = core.workers("fuq").filter(({ connected }) => connected);
@@ -23,7 +14,7 @@ export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Pr
   return entries.length === 0 ? null : entries;
 }
 
-const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: string): NodeEntry => ({
+const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: string) => ({
   node,
   pid,
   session,
@@ -49,10 +40,7 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
     // A disconnected one is stopped when it reconnects.
     if (node !== undefined) node.stopping = true;
   }
-  stop(
-    core,
-    core.workers("fuq").filter(({ profile }) => names.has(profile.name)),
-  );
+  stop(core, (name) => names.has(name));
   return {};
 }
 
@@ -62,12 +50,12 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
  */
 export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
   for (const node of await nodes.all()) node.stopping = true;
-  stop(core, core.workers("fuq"));
+  stop(core, () => true);
   return {};
 }
 
-function stop(core: Core, workers: readonly KnownWorker[]): void {
-  for (const { profile } of workers) {
+function stop(core: Core, isMeant: (name: string) => boolean): void {
+  for (const { profile } of core.workers("fuq").filter(({ profile }) => isMeant(profile.name))) {
     core.workerDrains(profile.id);
     core.portOf(profile.id)?.stop();
   }

@@ -18,7 +18,7 @@ import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../work
 import { ALL_TASKS, pairKey, pairOf, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
 import { statusText } from "../outcome.js";
 
-interface ForemanTasksOptions {
+interface RunningTasksOptions {
   readonly slots: Slots;
   /** Where logs go of jobs that do not say where. */
   readonly logDirectory: string;
@@ -37,15 +37,15 @@ interface ForemanTask {
   update?: Update;
 }
 
-export class ForemanTasks {
-  readonly #options: ForemanTasksOptions;
+export class RunningTasks {
+  readonly #options: RunningTasksOptions;
   readonly #tasks = new Map<string, ForemanTask>();
   /** Those of commands that have not ended yet. */
   readonly #busySlots = new Set<SlotShell>();
   /** max_nproc of the text: what STOP has left. */
   #maxSlots: number;
 
-  constructor(options: ForemanTasksOptions) {
+  constructor(options: RunningTasksOptions) {
     this.#options = options;
     this.#maxSlots = options.slots.slots.length;
   }
