@@ -86,7 +86,6 @@ export const pairKey = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`
 
 export interface Ok {
   readonly type: "OK";
-  /** Free slots. */
   readonly nproc: number;
   readonly nrun: number;
 }
@@ -124,7 +123,6 @@ export type Message = Numbered<Body>;
 export interface Unreadable {
   readonly type: "?";
   readonly seq: number;
-  /** Its type by number. */
   readonly number: number;
   readonly why: string;
 }

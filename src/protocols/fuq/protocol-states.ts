@@ -23,11 +23,9 @@ export type Stage = "new" | "greeting" | "open" | "exit" | "exit at once";
 
 interface StateInputs {
   readonly stage: Stage;
-  /** The request that waits for its reply. */
   readonly pendingRequest: Request["type"] | undefined;
   /** The request of the other end that is being answered. */
   readonly answering: Request["type"] | undefined;
-  /** Requests that are to be sent. */
   readonly queuedRequests: number;
 }
 
@@ -54,11 +52,9 @@ function ofForeman({ stage, pendingRequest, answering }: StateInputs) {
 
 /** What the state machine wants done, in this order. `Tag` is what the caller gave with its request. */
 export type Effect<Tag> =
-  /** To the other end, now. */
   | { readonly kind: "send"; readonly message: Message }
   /** The other end wants this; it gets its reply by `answer`. An OK(nproc) for a greeting comes as the HELLO that it stands for. */
   | { readonly kind: "request"; readonly request: Numbered<Request> }
-  /** The reply to a request of this end. */
   | { readonly kind: "reply"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
   /** A request was refused with ERROR(overflow): without a good reply it is to be sent again by `retry`, after a while. */
   | { readonly kind: "overflow" }

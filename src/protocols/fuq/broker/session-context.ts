@@ -19,11 +19,9 @@ export interface FuqSessionContext<Out = Message> {
   /** The worker that is away and for which this task is kept, where this may be that worker under another name. */
   readonly absentOwnerOf?: (pair: TaskPair) => WorkerId | undefined;
   readonly profile: Pick<WorkerProfile, "protocol" | "pool" | "address" | "graceMs">;
-  /** The peer has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;
   /** The worker can never report its tasks, and must not come back. */
   readonly onStuck?: () => void;
-  /** The worker has identified itself. */
   readonly onNamed: (name: string) => void;
 }
 
@@ -34,11 +32,9 @@ export interface WorkerConnection<Out> {
 }
 
 export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "side"> {
-  /** The worker may be an original program. */
   readonly original: boolean;
   /** How long an original program may be silent before it is asked for its numbers. */
   readonly silenceMs?: number;
-  /** How long after a refusal a request is sent again. */
   readonly retryMs?: number;
   /** How long the UPDATE of a task is waited for that the worker does not have any more. */
   readonly missingMs?: number;

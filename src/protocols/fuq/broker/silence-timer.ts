@@ -40,7 +40,6 @@ export class SilenceTimer {
     this.stop();
   }
 
-  /** From now on. */
   start(): void {
     const { original, silenceMs = SILENCE_MS } = this.#options;
     clearTimeout(this.#timer);

@@ -18,7 +18,6 @@ import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
 interface ClientV1Options {
   readonly tasks: RunningTasks;
-  /** The server has said something that has no place here. */
   readonly onPeerError: (why: string) => void;
   readonly events: ProtocolSessionEvents;
 }

@@ -20,7 +20,6 @@ import { type Address, tcpConnector } from "./tcp.js";
 import type { Transport, TransportEvents } from "./transport.js";
 import { webSocketConnector } from "./web-socket.js";
 
-/** The foreman's address and transport. */
 export type ForemanEndpoint =
   | { readonly by: "websocket" | "polling"; readonly foreman: ForemanUrl }
   | { readonly by: "raw" | "v1"; readonly address: Address };
@@ -43,7 +42,6 @@ export interface FuqWorkerOptions {
   readonly onStopped?: () => void;
   /** The first pause after a try in vain; doubles with each. */
   readonly firstDelayMs?: number;
-  /** The greatest sequence number. */
   readonly maxSequence?: number;
 }
 

@@ -6,7 +6,6 @@
  *   updating   /job/update is on its way, again and again until it is answered; it asks for the next task, too
  *   ended      ::stop:: came, or the worker leaves
  */
-
 import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";

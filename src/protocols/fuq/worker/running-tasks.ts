@@ -10,7 +10,6 @@
  * A task that is dropped counts no more, and has no UPDATE. Its command may take a moment to die: a task that comes meanwhile waits for the
  * slot.
  */
-
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { LogFile } from "../../../worker/log-file.js";
@@ -50,7 +49,6 @@ export class RunningTasks {
     this.#maxSlots = options.slots.slots.length;
   }
 
-  /** Slots that are free. */
   get nproc(): number {
     return Math.max(0, this.#maxSlots - this.#tasks.size);
   }

@@ -12,8 +12,16 @@ import { OPERATIONS, type OperationOutput, perform } from "../../../../broker/op
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
 import { STATUSES, type Task } from "../../messages.js";
 import { upgradeToWebSocket } from "../web-socket.js";
-import { jobClear, jobList, jobNew, jobState, type PerformOperation } from "./client-jobs.js";
-import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
+import {
+  jobClear,
+  jobList,
+  jobNew,
+  jobState,
+  nodesList,
+  nodesShutdown,
+  type PerformOperation,
+  shutdown,
+} from "./client-requests.js";
 import { badRequest, HttpError, JsonFields, readJsonBody, sendError, sendJson } from "./json-http.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
 import { PollingWorker } from "./polling-worker.js";
@@ -123,7 +131,6 @@ export class FuqHttp {
     throw new HttpError(misplaced.status, misplaced.why);
   }
 
-  /** The role of the token that was given as a password. */
   async #admit(request: IncomingMessage, password: string, needed: RequiredRole): Promise<Role> {
     const admitted = this.#context.auth.authenticateToken(request, password);
     if (isRefusal(admitted)) {
