@@ -62,15 +62,16 @@ const CHECK_MS = 100;
 const STOP_REQUEST_MS = 5_000;
 
 export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
-  const { endpoint, slots: count, log, dir, cancelGraceMs = 0 } = options;
-  if (count > COUNT_LIMIT) {
-    throw badInput(`${count} slots: fuq can count ${COUNT_LIMIT} at most`);
-  }
+  const { endpoint, slots: count, log, dir, cancelGraceMs = 0, node, tags = [] } = options;
+  if (count > COUNT_LIMIT) throw badInput(`${count} slots: fuq can count ${COUNT_LIMIT} at most`);
   const logDirectory = join(dir, "logs");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
   const tasks = new RunningTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
-  const http = "foreman" in endpoint ? foremanHttp(options, endpoint.foreman) : undefined;
+  const http =
+    "foreman" in endpoint
+      ? new ForemanHttp(endpoint.foreman, { node, pid: process.pid, tags, nproc: count })
+      : undefined;
   let resolveEnded: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
     resolveEnded = resolve;
@@ -116,10 +117,6 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
       await close();
     },
   };
-}
-
-function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: ForemanUrl): ForemanHttp {
-  return new ForemanHttp(foreman, { node, pid: process.pid, tags, nproc: slots });
 }
 
 function createTransport(

@@ -87,8 +87,8 @@ export class FuqHttp {
     return this.#findNode(request);
   }
 
-  async #findNode(request: IncomingMessage, ...cookie: readonly [] | readonly [string]): Promise<FuqNode> {
-    const node = await this.#nodes.findByCookie(request.headers.cookie, ...cookie);
+  async #findNode(request: IncomingMessage, cookie?: string): Promise<FuqNode> {
+    const node = await this.#nodes.findByCookie(request.headers.cookie, cookie);
     this.#context.guard.authenticated(request.socket);
     return node;
   }
@@ -103,14 +103,10 @@ export class FuqHttp {
         throw new HttpError(405, `405 method ${method} not allowed`);
       await handler(request, response);
     } catch (cause) {
-      this.#refuse(request, response, path, cause);
+      const refused = cause instanceof HttpError ? cause : this.#refusal(request, path, cause);
+      if (response.headersSent) response.destroy();
+      else sendError(response, refused);
     }
-  }
-
-  #refuse(request: IncomingMessage, response: ServerResponse, path: string, cause: unknown): void {
-    const refused = cause instanceof HttpError ? cause : this.#refusal(request, path, cause);
-    if (response.headersSent) response.destroy();
-    else sendError(response, refused);
   }
 
   #refusal(request: IncomingMessage, path: string, cause: unknown): HttpError {
