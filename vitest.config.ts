@@ -47,7 +47,7 @@ class LongFirst extends BaseSequencer {
 
 export default defineConfig({
   test: {
-    testTimeout: 30_000,
+    testTimeout: 30_000 * Math.max(1, Number(process.env.LABORO_TEST_SCALE ?? 1)),
     hookTimeout: 30_000,
     // Most of what tests do is wait for processes, disks and time-outs, so more of them run at once than there are cores.
     maxWorkers: 4,

@@ -3,9 +3,10 @@ import { describe, expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type JobSpec } from "../../src/model/job.js";
 import { TRUE } from "../support/recipes.js";
+import { scaled } from "../support/scale.js";
 import { type SimBroker, Simulation } from "./simulation.js";
 
-const RUNS = Number(process.env.LABORO_HISTORIES ?? 1_500);
+const RUNS = scaled(500);
 /** A failure prints its seed; with that it comes again. */
 const SEED = process.env.LABORO_SEED === undefined ? {} : { seed: Number(process.env.LABORO_SEED) };
 

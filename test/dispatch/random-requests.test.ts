@@ -1,10 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { RequestId } from "../../src/model/ids.js";
+import { scaled } from "../support/scale.js";
 import { leastRecentlyUsedIsChosen, MixedHistory } from "./mixed-history.js";
 import { livelyWorkers, steps } from "./mixed-steps.js";
 
-const RUNS = Number(process.env.LABORO_HISTORIES ?? 1_500);
+const RUNS = scaled(500);
 
 describe("requests and tasks in any order, on one broker", () => {
   it("every request is answered exactly once, every task is recorded, and nothing waits beside free room", () => {
@@ -39,7 +40,7 @@ describe("requests and tasks in any order, on one broker", () => {
         const mixed = new MixedHistory(workers);
         for (const step of history) leastRecentlyUsedIsChosen(mixed, step);
       }),
-      { numRuns: RUNS / 3 },
+      { numRuns: scaled(200) },
     );
   }, 120_000);
 });

@@ -1,13 +1,14 @@
-/** Workers that are killed under load: every request is answered once, and the table is right again. LABORO_SOAK makes it longer. */
+/** Workers that are killed under load: every request is answered once, and the table is right again. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterEach, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
 import { LABORO } from "../../support/launched.js";
+import { scaled } from "../../support/scale.js";
 import { until } from "../../support/wait.js";
 import { atEnd, openPlace } from "./place.js";
 
-const COUNT = 3_000 * Number(process.env.LABORO_SOAK ?? 1);
+const COUNT = scaled(3_000);
 const IN_FLIGHT = 64;
 /** Ten workers of ten slots: so many messages can be with them. */
 const KILLED_SLOTS = 100;

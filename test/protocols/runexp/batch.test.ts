@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
+import { scaled } from "../../support/scale.js";
 import { until } from "../../support/wait.js";
 import { type Batch, type BatchOptions, newStudy, openBatch as openBatchIn, writeScripts } from "./batch-kit.js";
 import { LiteralRunner } from "./peers.js";
@@ -21,7 +22,7 @@ const resFiles = (): string[] =>
     .filter((name) => name.endsWith(".res"));
 
 describe("a folder of experiments", () => {
-  const COUNT = Number(process.env.LABORO_EXPERIMENTS ?? 500);
+  const COUNT = scaled(500);
 
   it(`of ${COUNT}, with one runner killed, one cut and one that answers garbage: each result once`, async () => {
     write(Object.fromEntries(Array.from({ length: COUNT }, (_, i) => [`e${i}.sh`, i % 50 === 0 ? "fail" : "ok"])));

@@ -1,10 +1,11 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { MAX_MESSAGE } from "../../../src/protocols/runexp/messages.js";
+import { scaled } from "../../support/scale.js";
 import { RECORDINGS, recording } from "./recordings.js";
 import { client, feed, server, whole } from "./replay.js";
 
-const RUNS = Number(process.env.LABORO_FUZZ_RUNS ?? 300);
+const RUNS = scaled(300);
 
 /** Words of the protocol, whole and in parts, and other bytes. */
 const words = fc.constantFrom(

@@ -1,15 +1,16 @@
 /**
- * Requests without end while a worker is killed every second: LABORO_SCALE0_REQUESTS of them, 500 a second. Each is to be answered or
+ * Requests without end while a worker is killed every second: 500 of them a second. Each is to be answered or
  * refused, none twice, none in silence.
  */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { Launched } from "../../support/launched.js";
+import { scaled } from "../../support/scale.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, openScale0 } from "./kit.js";
 
-const REQUESTS = Number(process.env.LABORO_SCALE0_REQUESTS ?? 2_000);
+const REQUESTS = scaled(2_000);
 const A_SECOND = 500;
 const WORKERS = 4;
 

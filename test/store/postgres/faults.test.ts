@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
 import type { Job } from "../../../src/model/job.js";
 import type { TaskRange, Write, WriteResult } from "../../../src/model/store.js";
+import { scaled } from "../../support/scale.js";
 import { sleep, until } from "../../support/wait.js";
 import { ANN, Broker, chunk, NOW, newRangeId, request, results } from "../suite/kit.js";
 import { type CuttingProxy, cuttingProxy, type Moment } from "./cutting-proxy.js";
@@ -11,7 +12,7 @@ import { serverOfFile } from "./harness.js";
 
 const postgresHarness = serverOfFile();
 
-const BATCHES = Number(process.env.LABORO_FAULT_BATCHES ?? 80);
+const BATCHES = scaled(80);
 const SIZE = 10;
 
 let harness: Awaited<ReturnType<typeof postgresHarness>>;

@@ -5,6 +5,7 @@
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { ClaimedRange, Epoch, Store, Write, WriteResult } from "../../../src/model/store.js";
+import { scaled } from "../../support/scale.js";
 import { type Step, steps, writeFor } from "../model-steps.js";
 import { ModelWorld } from "../model-store.js";
 import { sameReads } from "../same-as-model.js";
@@ -12,7 +13,7 @@ import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
 const postgresHarness = databaseOfFile();
 
-const RUNS = Number(process.env.LABORO_MODEL_RUNS ?? 12);
+const RUNS = scaled(8);
 
 interface Side {
   readonly engine: Store;

@@ -4,11 +4,12 @@ import { createInterface } from "node:readline";
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
 import { sizeOf } from "../../../src/model/ranges.js";
+import { scaled } from "../../support/scale.js";
 import { Broker } from "../suite/kit.js";
 import { sqliteHarness } from "./harness.js";
 
 const CHILD = new URL("./committing-child.mjs", import.meta.url).pathname;
-const ROUNDS = 6;
+const ROUNDS = scaled(4);
 
 interface Acknowledged {
   readonly job: JobId;

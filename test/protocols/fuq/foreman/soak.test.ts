@@ -1,6 +1,5 @@
 /**
  * Many short tasks through one foreman and four workers whose connections are cut at random: each task has one result, and was run once.
- * LABORO_FUQ_SOAK sets how many.
  */
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
@@ -9,13 +8,14 @@ import type { Message, Task, Update } from "../../../../src/protocols/fuq/messag
 import { type Effect, ProtocolStateMachine } from "../../../../src/protocols/fuq/protocol-state-machine.js";
 import { resultsOf } from "../../../client/shop.js";
 import { SeededRandom } from "../../../support/random.js";
+import { scaled } from "../../../support/scale.js";
 import { until } from "../../../support/wait.js";
 import { atEnd, nodeNamed, numbered, openWeb, openYard } from "./kit.js";
 
-const TASKS = Number(process.env.LABORO_FUQ_SOAK ?? 5_000);
+const TASKS = scaled(1_000);
 const WORKERS = 4;
 const SLOTS = 8;
-const CUTS = 100;
+const CUTS = scaled(40);
 
 /** A worker without processes: it counts what it would have run. */
 class Worker {

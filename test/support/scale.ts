@@ -1,0 +1,5 @@
+/** `LABORO_TEST_SCALE=10` makes random tests and soaks ten times as long. */
+const SCALE = Number(process.env.LABORO_TEST_SCALE ?? 1);
+
+/** How often to repeat what a usual run repeats `count` times. */
+export const scaled = (count: number): number => Math.ceil(count * SCALE);
