@@ -7,10 +7,10 @@
 import { badMessage, LaboroError } from "../../base/errors.js";
 import { checkMagic, payloadIn } from "./codec.js";
 import type { Layout } from "./framer.js";
-import { MAGIC, type Task, TYPES, type Update } from "./messages.js";
+import { MAGIC, type Task, TYPES, type Unreadable, type Update } from "./messages.js";
 import { decodeTask, decodeUpdate, encodeTask, encodeUpdate } from "./payloads.js";
 
-export const HEADER_SIZE_V1 = 12;
+const HEADER_SIZE_V1 = 12;
 
 export type MessageV1 =
   /** From the client: its processors. From the server: any number, mostly the client's own. */
@@ -23,11 +23,7 @@ export type MessageV1 =
 
 type TypeV1 = MessageV1["type"];
 
-export interface UnreadableV1 {
-  readonly type: "?";
-  readonly number: number;
-  readonly why: string;
-}
+export type UnreadableV1 = Omit<Unreadable, "seq">;
 
 /** Numbered as in version 2. */
 const NAMES: ReadonlyMap<number, TypeV1> = new Map(
@@ -37,31 +33,25 @@ const NAMES: ReadonlyMap<number, TypeV1> = new Map(
 const NOTHING = Buffer.alloc(0);
 
 export function encodeMessageV1(message: MessageV1): Buffer {
-  const { payload, arg0 } = contentOf(message);
+  const payload = payloadOf(message);
   const bytes = Buffer.alloc(HEADER_SIZE_V1 + payload.length);
   bytes.writeUInt16LE(MAGIC, 0);
   bytes.writeUInt16LE(TYPES[message.type], 2);
-  bytes.writeUInt32LE(arg0, 8);
+  bytes.writeUInt32LE(argumentOf(message) ?? payload.length, 8);
   bytes.set(payload, HEADER_SIZE_V1);
   return bytes;
 }
 
-function contentOf(message: MessageV1): { payload: Uint8Array; arg0: number } {
-  switch (message.type) {
-    case "OK":
-      return { payload: NOTHING, arg0: message.nproc };
-    case "STOP":
-      return { payload: NOTHING, arg0: message.count };
-    case "ERROR":
-      return { payload: NOTHING, arg0: message.code };
-    case "JOB":
-      return withLength(encodeTask(message.task));
-    case "UPDATE":
-      return withLength(encodeUpdate(message.update));
-  }
+function payloadOf(message: MessageV1): Uint8Array {
+  if (message.type === "JOB") return encodeTask(message.task);
+  return message.type === "UPDATE" ? encodeUpdate(message.update) : NOTHING;
 }
 
-const withLength = (payload: Uint8Array) => ({ payload, arg0: payload.length });
+function argumentOf(message: MessageV1): number | undefined {
+  if (message.type === "OK") return message.nproc;
+  if (message.type === "STOP") return message.count;
+  return message.type === "ERROR" ? message.code : undefined;
+}
 
 /** A whole message; `?` where only its header can be read. Throws LABORO_BAD_MESSAGE where there is none, and nothing else. */
 export function decodeMessageV1(given: Uint8Array): MessageV1 | UnreadableV1 {

@@ -27,7 +27,6 @@ import {
 } from "./payloads.js";
 
 export const HEADER_SIZE = 16;
-/** Bytes of one message. */
 export const MESSAGE_LIMIT = 64 * 1024 * 1024;
 
 const NOTHING = Buffer.alloc(0);

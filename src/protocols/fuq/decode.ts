@@ -5,31 +5,20 @@ import { decodeMessageV1, STREAM_LAYOUT_V1 } from "./codec-v1.js";
 import { describeMessage, describeMessageV1 } from "./describe.js";
 import { Framer, type Layout } from "./framer.js";
 
-type Read = (bytes: Buffer) => DecodedMessage;
+export const decoder = (): Decoder => new StreamDecoder(STREAM_LAYOUT, decodeMessage, describeMessage);
+export const decoderV1 = (): Decoder => new StreamDecoder(STREAM_LAYOUT_V1, decodeMessageV1, describeMessageV1);
 
-export const decoder = (): Decoder =>
-  new StreamDecoder(STREAM_LAYOUT, (bytes) => {
-    const message = decodeMessage(bytes);
-    return noted(describeMessage(message), message.type === "?" ? message.why : undefined);
-  });
-
-export const decoderV1 = (): Decoder =>
-  new StreamDecoder(STREAM_LAYOUT_V1, (bytes) => {
-    const message = decodeMessageV1(bytes);
-    return noted(describeMessageV1(message), message.type === "?" ? message.why : undefined);
-  });
-
-const noted = ({ name, fields }: DecodedMessage, note: string | undefined): DecodedMessage =>
-  note === undefined ? { name, fields } : { name, fields, note };
-
-class StreamDecoder implements Decoder {
+class StreamDecoder<M extends object> implements Decoder {
   readonly #layout: Layout;
-  readonly #read: Read;
+  readonly #read: (bytes: Buffer) => DecodedMessage;
   readonly #streams = new Map<string, Framer>();
 
-  constructor(layout: Layout, read: Read) {
+  constructor(layout: Layout, decode: (bytes: Buffer) => M, describe: (message: M) => DecodedMessage) {
     this.#layout = layout;
-    this.#read = read;
+    this.#read = (bytes) => {
+      const message = decode(bytes);
+      return "why" in message ? { ...describe(message), note: String(message.why) } : describe(message);
+    };
   }
 
   push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[] {

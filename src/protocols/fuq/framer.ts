@@ -28,7 +28,6 @@ export class Framer {
     this.#limit = limit;
   }
 
-  /** Bytes of a message that has begun. */
   get pending(): number {
     return this.#length;
   }

@@ -86,7 +86,6 @@ export const pairKey = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`
 
 export interface Ok {
   readonly type: "OK";
-  /** Free slots. */
   readonly nproc: number;
   readonly nrun: number;
 }
@@ -98,25 +97,25 @@ export interface Refusal {
   readonly arg0: number;
 }
 
-/** Without `hello` nothing is said of slots or tasks: arg0 = 0. */
-export type HelloBody = { readonly type: "HELLO"; readonly hello?: Hello };
-
-export type WorkerRequest = HelloBody | { readonly type: "UPDATE"; readonly update: Update };
-
-export type ForemanRequest =
+export type Request =
+  /** From the worker. Without `hello` nothing is said of slots or tasks: arg0 = 0. */
+  | { readonly type: "HELLO"; readonly hello?: Hello }
+  | { readonly type: "UPDATE"; readonly update: Update }
+  /** From the foreman. */
   | { readonly type: "JOB"; readonly tasks: readonly Task[] }
   /** A list, as the original has it; `single` is written for one pair alone, as the text has it. */
   | { readonly type: "CANCEL"; readonly pairs: readonly TaskPair[]; readonly single?: boolean }
   /** How many slots; 0 all by the text, one for the original. */
   | { readonly type: "STOP"; readonly count: number };
 
-export type Request = WorkerRequest | ForemanRequest;
 export type Reply = Ok | Refusal;
-/** A request of either side, and the answer to it. `lastReply` is the number of the last reply that its sender gave. */
-export type Reset = { readonly type: "RESET"; readonly lastReply: number };
-export type Reserved = { readonly type: "LIST"; readonly arg0: number };
 
-export type Body = Request | Reply | Reset | Reserved;
+export type Body =
+  | Request
+  | Reply
+  /** A request of either side, and the answer to it. `lastReply` is the number of the last reply that its sender gave. */
+  | { readonly type: "RESET"; readonly lastReply: number }
+  | { readonly type: "LIST"; readonly arg0: number };
 export type Numbered<B> = B & { readonly seq: number };
 export type Message = Numbered<Body>;
 
@@ -124,7 +123,6 @@ export type Message = Numbered<Body>;
 export interface Unreadable {
   readonly type: "?";
   readonly seq: number;
-  /** Its type by number. */
   readonly number: number;
   readonly why: string;
 }

@@ -12,49 +12,46 @@ interface QueuedRequest<Tag> {
   readonly notBefore: number;
 }
 
-export interface SentRequest<Tag> extends QueuedRequest<Tag> {
+export interface SentRequest<Tag> extends Pick<QueuedRequest<Tag>, "request" | "tag"> {
   readonly seq: number;
+  readonly urgent: boolean;
   /** Good replies when it was sent. */
   readonly since: number;
 }
 
 export class OutgoingRequests<Tag> {
   #queue: QueuedRequest<Tag>[] = [];
-  #inFlight: SentRequest<Tag> | undefined;
-  #urgent: SentRequest<Tag> | undefined;
+  /** Without a reply: at most one that is urgent and one that is not. */
+  #sent: SentRequest<Tag>[] = [];
   #goodReplies = 0;
 
-  /** The one that waits for its reply. */
   get inFlight(): SentRequest<Tag> | undefined {
-    return this.#inFlight;
+    return this.#sent.find(({ urgent }) => !urgent);
+  }
+
+  get noneInFlight(): boolean {
+    return this.#sent.length === 0;
+  }
+
+  get maySendUrgent(): boolean {
+    return !this.#sent.some(({ urgent }) => urgent);
   }
 
   get queuedCount(): number {
     return this.#queue.length;
   }
 
-  /** Nothing waits for a reply. */
-  get noneInFlight(): boolean {
-    return this.#inFlight === undefined && this.#urgent === undefined;
-  }
-
-  get maySendUrgent(): boolean {
-    return this.#urgent === undefined;
-  }
-
-  /** The next one waits for a good reply. */
-  get overflowed(): boolean {
-    return (this.#queue[0]?.notBefore ?? 0) > this.#goodReplies;
-  }
-
   get first(): Request | undefined {
     return this.#queue[0]?.request;
   }
 
-  /** Those without a reply, sent or not. */
+  /** The first one waits for a good reply. */
+  get overflowed(): boolean {
+    return (this.#queue[0]?.notBefore ?? 0) > this.#goodReplies;
+  }
+
   get unanswered(): readonly Tag[] {
-    const sent = [this.#inFlight, this.#urgent].filter((one) => one !== undefined);
-    return [...sent, ...this.#queue].map(({ tag }) => tag);
+    return [...this.#sent, ...this.#queue].map(({ tag }) => tag);
   }
 
   /** HELLO goes before anything that waits. */
@@ -64,23 +61,20 @@ export class OutgoingRequests<Tag> {
     else this.#queue.push(queued);
   }
 
-  /** The first one has gone out with this number. */
-  sent(seq: number): void {
+  firstSent(seq: number): void {
     const queued = this.#queue.shift();
-    if (queued !== undefined) this.#inFlight = { ...queued, seq, since: this.#goodReplies };
+    if (queued !== undefined) this.sent(queued.request, queued.tag, seq, false);
   }
 
-  /** This one has gone out beside any other. */
-  sentUrgent(request: Request, tag: Tag, seq: number): void {
-    this.#urgent = { request, tag, notBefore: 0, seq, since: this.#goodReplies };
+  sent(request: Request, tag: Tag, seq: number, urgent: boolean): void {
+    this.#sent.push({ request, tag, seq, urgent, since: this.#goodReplies });
   }
 
   /** The one of this number, which has its reply. */
   answered(seq: number): SentRequest<Tag> | undefined {
-    const sent = [this.#inFlight, this.#urgent].find((one) => one?.seq === seq);
-    if (sent === this.#inFlight) this.#inFlight = undefined;
-    else if (sent !== undefined) this.#urgent = undefined;
-    return sent;
+    const answered = this.#sent.find((one) => one.seq === seq);
+    this.#sent = this.#sent.filter((one) => one !== answered);
+    return answered;
   }
 
   /** It was refused with ERROR(overflow). */
@@ -97,15 +91,11 @@ export class OutgoingRequests<Tag> {
     this.#queue = this.#queue.map((queued) => ({ ...queued, notBefore: 0 }));
   }
 
-  /** Those above this number will have no reply. */
+  /** Those above this number will have no reply. Not a HELLO: a new one is made. */
   requeueAbove(above: number): void {
-    if (this.#urgent !== undefined && this.#urgent.seq > above) this.#urgent = this.#requeue(this.#urgent);
-    if (this.#inFlight !== undefined && this.#inFlight.seq > above) this.#inFlight = this.#requeue(this.#inFlight);
-  }
-
-  /** Not a HELLO: a new one is made. */
-  #requeue({ request, tag }: SentRequest<Tag>): undefined {
-    if (request.type !== "HELLO") this.#queue.unshift({ request, tag, notBefore: 0 });
+    const dropped = this.#sent.filter(({ seq, request }) => seq > above && request.type !== "HELLO");
+    this.#sent = this.#sent.filter(({ seq }) => seq <= above);
+    this.#queue.unshift(...dropped.map(({ request, tag }) => ({ request, tag, notBefore: 0 })));
   }
 
   restart(): void {
@@ -113,7 +103,6 @@ export class OutgoingRequests<Tag> {
     this.#queue = this.#queue.filter(({ request }) => request.type !== "HELLO");
   }
 
-  /** Nothing more is sent. */
   clearQueue(): void {
     this.#queue = [];
   }

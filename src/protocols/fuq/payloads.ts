@@ -115,11 +115,11 @@ function readPair(from: MsgpackReader): TaskPair {
 }
 
 function readTask(from: MsgpackReader): Task {
-  const { Task: task = 0, JobDescription: nested, ...flat } = from.struct("Task", TASK) ?? {};
-  const described = { ...flat, ...nested };
+  const fields = from.struct("Task", TASK) ?? {};
+  const described = fields.JobDescription ?? fields;
   const { JobId: jobId = 0, Name: name = "", NumTasks: numTasks = 0, Command: command = "" } = described;
   const { WorkingDir: workingDir = "", LoggingDir: loggingDir = "", Status: status = 0 } = described;
-  return { task, job: { jobId, name, numTasks, workingDir, loggingDir, command, status } };
+  return { task: fields.Task ?? 0, job: { jobId, name, numTasks, workingDir, loggingDir, command, status } };
 }
 
 const asText = (value: Bytes): string => (typeof value === "string" ? value : Buffer.from(value).toString());

@@ -6,7 +6,6 @@
  * waited for, lower requests are answered, higher ones wait in a queue, STOP(at once) waits for nothing. A RESET waits until nothing
  * lower is unanswered; of two that cross the lower one counts, because each end drops what is higher than the RESET that it knows of.
  */
-
 import {
   ERRORS,
   isStopAtOnce,
@@ -59,15 +58,15 @@ export class ProtocolStateMachine<Tag> {
   readonly #outgoing = new OutgoingRequests<Tag>();
   #reset: { readonly by: "us" | "them"; readonly seq: number } | undefined;
   #resetWanted = false;
-  /** The number of the last reply that was given. */
   #lastReply = 0;
 
-  constructor({ side, greeting, maxSequence, queueLimit, original }: ProtocolStateMachineOptions) {
+  constructor(options: ProtocolStateMachineOptions) {
+    const { side, greeting, maxSequence = MAX_SEQUENCE, queueLimit = QUEUE_LIMIT, original = false } = options;
     this.side = side;
     this.#greeting = greeting;
-    this.#queueLimit = queueLimit ?? QUEUE_LIMIT;
-    this.#original = original ?? false;
-    this.#numbers = new SequenceNumbers(side, maxSequence ?? MAX_SEQUENCE);
+    this.#queueLimit = queueLimit;
+    this.#original = original;
+    this.#numbers = new SequenceNumbers(side, maxSequence);
   }
 
   get state(): StateName {
@@ -84,7 +83,6 @@ export class ProtocolStateMachine<Tag> {
     return this.#stage === "open" && this.#outgoing.queuedCount === 0 && this.#free && this.#reset === undefined;
   }
 
-  /** Requests of this end that have no reply yet, sent or not. */
   get unanswered(): readonly Tag[] {
     return this.#outgoing.unanswered;
   }
@@ -106,7 +104,7 @@ export class ProtocolStateMachine<Tag> {
     const mayHurry = this.#stage === "open" && this.#reset === undefined && this.#outgoing.maySendUrgent;
     if (isStopAtOnce(request) && mayHurry && !this.#numbers.mustReset) {
       const seq = this.#sendRequest(request);
-      if (seq !== undefined) this.#outgoing.sentUrgent(request, tag, seq);
+      if (seq !== undefined) this.#outgoing.sent(request, tag, seq, true);
     } else this.#outgoing.add(request, tag);
     return this.#advance();
   }
@@ -260,7 +258,6 @@ export class ProtocolStateMachine<Tag> {
     return this.#outgoing.noneInFlight && theirs === undefined && this.#incoming.length === 0;
   }
 
-  /** Whatever is possible now. */
   #advance(): Effect<Tag>[] {
     this.#deliver();
     if (this.#free) {
@@ -296,7 +293,7 @@ export class ProtocolStateMachine<Tag> {
     if (this.#resetWanted || (first !== undefined && this.#numbers.mustReset)) this.#askReset();
     else if (first !== undefined && !overflowed) {
       const seq = this.#sendRequest(first);
-      if (seq !== undefined) this.#outgoing.sent(seq);
+      if (seq !== undefined) this.#outgoing.firstSent(seq);
     }
   }
 

@@ -19,38 +19,22 @@
 import type { Message, Numbered, Reply, Request } from "./messages.js";
 import type { Side } from "./sequence-numbers.js";
 
-export type StateName =
-  | "SV_INIT0"
-  | "SV_INIT1"
-  | "SV_INIT2"
-  | "SV_LOOP0"
-  | "SV_LOOP1"
-  | "SV_LOOP2"
-  | "SV_EXIT"
-  | "CL_INIT0"
-  | "CL_INIT1"
-  | "CL_LOOP0"
-  | "CL_UPDATE0"
-  | "CL_UPDATE1"
-  | "CL_EXIT0"
-  | "CL_EXIT1";
-
 export type Stage = "new" | "greeting" | "open" | "exit" | "exit at once";
 
 interface StateInputs {
   readonly stage: Stage;
-  /** The request that waits for its reply. */
   readonly pendingRequest: Request["type"] | undefined;
   /** The request of the other end that is being answered. */
   readonly answering: Request["type"] | undefined;
-  /** Requests that are to be sent. */
   readonly queuedRequests: number;
 }
 
-export const stateName = (side: Side, standing: StateInputs): StateName =>
+export type StateName = ReturnType<typeof stateName>;
+
+export const stateName = (side: Side, standing: StateInputs) =>
   side === "worker" ? ofWorker(standing) : ofForeman(standing);
 
-function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs): StateName {
+function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs) {
   if (stage === "exit") return "CL_EXIT0";
   if (stage === "exit at once") return "CL_EXIT1";
   if (stage !== "open") return pendingRequest === "HELLO" ? "CL_INIT1" : "CL_INIT0";
@@ -58,7 +42,7 @@ function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs): State
   return queuedRequests > 0 ? "CL_UPDATE0" : "CL_LOOP0";
 }
 
-function ofForeman({ stage, pendingRequest, answering }: StateInputs): StateName {
+function ofForeman({ stage, pendingRequest, answering }: StateInputs) {
   if (stage === "new") return "SV_INIT0";
   if (stage === "greeting") return answering === "HELLO" ? "SV_INIT2" : "SV_INIT1";
   if (stage !== "open") return "SV_EXIT";
@@ -68,11 +52,9 @@ function ofForeman({ stage, pendingRequest, answering }: StateInputs): StateName
 
 /** What the state machine wants done, in this order. `Tag` is what the caller gave with its request. */
 export type Effect<Tag> =
-  /** To the other end, now. */
   | { readonly kind: "send"; readonly message: Message }
   /** The other end wants this; it gets its reply by `answer`. An OK(nproc) for a greeting comes as the HELLO that it stands for. */
   | { readonly kind: "request"; readonly request: Numbered<Request> }
-  /** The reply to a request of this end. */
   | { readonly kind: "reply"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
   /** A request was refused with ERROR(overflow): without a good reply it is to be sent again by `retry`, after a while. */
   | { readonly kind: "overflow" }

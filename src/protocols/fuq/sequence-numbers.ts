@@ -25,7 +25,6 @@ export class SequenceNumbers {
     this.#last = Math.floor((max - 1) / 2);
   }
 
-  /** A new connection, or a RESET. */
   restart(): void {
     this.#counter = 0;
     this.#highest = -1;
@@ -49,7 +48,6 @@ export class SequenceNumbers {
     return this.#counter >= this.#last;
   }
 
-  /** The next number is used. */
   advance(): void {
     this.#advancePast(this.next ?? this.#highest);
   }
@@ -71,13 +69,11 @@ export class SequenceNumbers {
     return undefined;
   }
 
-  /** The other side has made a request with this number. */
   requestReceived(seq: number): void {
     this.#lastAsked = seq;
     this.#advancePast(seq);
   }
 
-  /** The other side has replied to this number. */
   replyReceived(seq: number): void {
     if (this.isOwn(seq)) this.#lastAnswered = Math.max(this.#lastAnswered, seq);
     this.#advancePast(seq);

@@ -31,24 +31,17 @@ interface FuqTaskFields {
 
 export type FuqTask = AssignedTask<FuqTaskFields>;
 
-interface ForemanTasksOptions {
-  readonly core: Core;
-  /** The session, as the core knows it. */
-  readonly port: WorkerPort;
-  /** There is something to send to the worker. */
-  readonly onPending: () => void;
-  /** How long the UPDATE of a task is waited for that the worker does not have any more. */
-  readonly missingMs: number;
-}
-
 export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   readonly capacity = new SlotCapacity();
-  readonly #options: ForemanTasksOptions;
+  readonly #onPending: () => void;
+  readonly #missingMs: number;
   #pause: NodeJS.Timeout | undefined;
 
-  constructor(options: ForemanTasksOptions) {
-    super(options.core, options.port);
-    this.#options = options;
+  /** `missingMs`: how long the UPDATE of a task is waited for that the worker does not have any more. */
+  constructor(core: Core, port: WorkerPort, missingMs: number, onPending: () => void) {
+    super(core, port);
+    this.#missingMs = missingMs;
+    this.#onPending = onPending;
   }
 
   get joined(): boolean {
@@ -81,7 +74,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   }
 
   protected pending(): void {
-    this.#options.onPending();
+    this.#onPending();
   }
 
   protected override ended(task: FuqTask): void {
@@ -169,7 +162,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
       if (task.state === "foreign") this.remove(task);
       else if (task.state === "running") {
         this.setState(task, "missing");
-        this.settleAfter(task, this.#options.missingMs);
+        this.settleAfter(task, this.#missingMs);
       }
     }
     this.publishSlots();

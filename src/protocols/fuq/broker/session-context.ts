@@ -4,7 +4,7 @@ import type { Core } from "../../../broker/core.js";
 import type { WorkerProfile } from "../../../dispatch/index.js";
 import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
 import { type Hello, type Message, pairOf, type TaskPair } from "../messages.js";
-import type { Side } from "../sequence-numbers.js";
+import type { ProtocolStateMachineOptions } from "../protocol-state-machine.js";
 import { indexOfPair } from "./fuq-task.js";
 
 /** `Out`: the messages of the version that the session speaks. */
@@ -19,11 +19,9 @@ export interface FuqSessionContext<Out = Message> {
   /** The worker that is away and for which this task is kept, where this may be that worker under another name. */
   readonly absentOwnerOf?: (pair: TaskPair) => WorkerId | undefined;
   readonly profile: Pick<WorkerProfile, "protocol" | "pool" | "address" | "graceMs">;
-  /** The peer has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;
   /** The worker can never report its tasks, and must not come back. */
   readonly onStuck?: () => void;
-  /** The worker has identified itself. */
   readonly onNamed: (name: string) => void;
 }
 
@@ -33,15 +31,10 @@ export interface WorkerConnection<Out> {
   close(code?: number, reason?: string): void;
 }
 
-export interface FuqSessionOptions {
-  readonly greeting: Side;
-  /** The worker may be an original program. */
+export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "side"> {
   readonly original: boolean;
-  readonly maxSequence?: number;
-  readonly queueLimit?: number;
   /** How long an original program may be silent before it is asked for its numbers. */
   readonly silenceMs?: number;
-  /** How long after a refusal a request is sent again. */
   readonly retryMs?: number;
   /** How long the UPDATE of a task is waited for that the worker does not have any more. */
   readonly missingMs?: number;

@@ -12,7 +12,6 @@
  * A JOB has no reply. It counts as begun, unless an ERROR says otherwise, which names no job: the newest is meant. Nothing can be
  * cancelled, and nothing is resumed.
  */
-
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
@@ -40,12 +39,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
 
   constructor(context: FuqSessionContext<MessageV1>) {
     this.#context = context;
-    this.#assigned = new ForemanTasks({
-      core: context.core,
-      port: this,
-      onPending: () => this.#handOut(),
-      missingMs: LEAVING_MS,
-    });
+    this.#assigned = new ForemanTasks(context.core, this, LEAVING_MS, () => this.#handOut());
   }
 
   get joined(): boolean {

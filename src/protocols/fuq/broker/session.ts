@@ -8,7 +8,6 @@
  *   stopping   STOP was obeyed: the connection ends when the worker has nothing left
  *   closed     the broker has been informed; late messages are dropped
  */
-
 import { asLaboroError } from "../../../base/errors.js";
 import { Timers } from "../../../base/timers.js";
 import type { WorkerPort } from "../../../broker/core.js";
@@ -75,12 +74,7 @@ export class FuqWorkerSession implements WorkerPort {
       onSilent: () => this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "counts" })),
     });
     this.#protocol = new ProtocolStateMachine({ side: "foreman", ...options });
-    this.#assigned = new ForemanTasks({
-      core: context.core,
-      port: this,
-      onPending: () => this.#runEffects([]),
-      missingMs: this.#options.missingMs,
-    });
+    this.#assigned = new ForemanTasks(context.core, this, this.#options.missingMs, () => this.#runEffects([]));
   }
 
   start(): void {
@@ -88,7 +82,6 @@ export class FuqWorkerSession implements WorkerPort {
     this.#silenceTimer.start();
   }
 
-  /** The worker has identified itself. */
   get joined(): boolean {
     return this.#assigned.joined;
   }
@@ -99,7 +92,6 @@ export class FuqWorkerSession implements WorkerPort {
     this.#runEffects(this.#protocol.receive(message));
   }
 
-  /** The connection is gone. */
   onClose(): void {
     this.#end();
     this.#assigned.disconnected();

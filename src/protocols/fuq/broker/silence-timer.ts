@@ -9,7 +9,7 @@ const SILENCE_MS = 5_000;
 /** A worker that is disconnected for its silence exits: it gets so many times as long. */
 const PROBE_FACTOR = 6;
 
-export interface SilenceTimerOptions {
+interface SilenceTimerOptions {
   /** The worker may be an original; others are not asked. */
   readonly original: boolean;
   readonly silenceMs?: number;
@@ -20,31 +20,26 @@ export interface SilenceTimerOptions {
 export class SilenceTimer {
   /** It has fewer tasks than it should have, and has not said which. */
   tasksUnknown = false;
+  /** It was asked for a HELLO: nothing is sent to it until the HELLO has come, or the time for it is over. */
+  awaitingHello = false;
   readonly #options: SilenceTimerOptions;
-  #awaitingHello = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: SilenceTimerOptions) {
     this.#options = options;
   }
 
-  /** It was asked for a HELLO: nothing is sent to it until the HELLO has come, or the time for it is over. */
-  get awaitingHello(): boolean {
-    return this.#awaitingHello;
-  }
-
   expectHello(): void {
-    this.#awaitingHello = true;
+    this.awaitingHello = true;
     this.start();
   }
 
   helloReceived(): void {
-    this.#awaitingHello = false;
+    this.awaitingHello = false;
     this.tasksUnknown = false;
     this.stop();
   }
 
-  /** From now on. */
   start(): void {
     const { original, silenceMs = SILENCE_MS } = this.#options;
     clearTimeout(this.#timer);
@@ -60,7 +55,7 @@ export class SilenceTimer {
 
   /** It has sent a request. A HELLO that was asked for is still expected. */
   messageReceived(): void {
-    if (!this.#awaitingHello) this.stop();
+    if (!this.awaitingHello) this.stop();
   }
 
   stop(): void {
@@ -69,8 +64,8 @@ export class SilenceTimer {
 
   #expired(): void {
     const { joined, onSilent } = this.#options;
-    if (joined() && !this.tasksUnknown && !this.#awaitingHello) return;
-    this.#awaitingHello = false;
+    if (joined() && !this.tasksUnknown && !this.awaitingHello) return;
+    this.awaitingHello = false;
     onSilent();
   }
 }

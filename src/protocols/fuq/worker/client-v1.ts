@@ -13,12 +13,11 @@
 import { asLaboroError } from "../../../base/errors.js";
 import { decodeMessageV1, encodeMessageV1, type MessageV1 } from "../codec-v1.js";
 import { ERRORS, errorName, STOP_AT_ONCE, type Task, type Update } from "../messages.js";
-import type { ForemanTasks } from "./foreman-tasks.js";
+import type { RunningTasks } from "./running-tasks.js";
 import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
 interface ClientV1Options {
-  readonly tasks: ForemanTasks;
-  /** The server has said something that has no place here. */
+  readonly tasks: RunningTasks;
   readonly onPeerError: (why: string) => void;
   readonly events: ProtocolSessionEvents;
 }

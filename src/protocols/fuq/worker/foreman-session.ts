@@ -9,7 +9,6 @@
  * STOP again after each UPDATE. So from the first STOP on, UPDATEs are sent one at a time, a moment after its last message; and where one
  * has crossed a STOP and gets no reply, a new connection is made.
  */
-
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { Timers } from "../../../base/timers.js";
@@ -28,13 +27,12 @@ import {
   type Update,
 } from "../messages.js";
 import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
-import type { ForemanTasks } from "./foreman-tasks.js";
+import type { RunningTasks } from "./running-tasks.js";
 import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
 interface ForemanSessionOptions {
-  readonly tasks: ForemanTasks;
+  readonly tasks: RunningTasks;
   readonly log: Log;
-  /** The foreman has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;
   readonly foremanKind: "text" | "original";
   /** Whether the original stops this worker, or is asked to: one flag for all connections of a worker, one after the other. */

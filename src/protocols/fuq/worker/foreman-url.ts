@@ -15,14 +15,12 @@ export interface ForemanUrl {
   readonly password: string;
   /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
   readonly fingerprint?: string | undefined;
-  /** The CA's certificate. */
   readonly ca?: string | undefined;
   /** The name in the foreman's certificate, where it is not the host's. */
   readonly certificateName?: string | undefined;
 }
 
 interface ForemanUrlOptions {
-  /** What `--fuq` said. */
   readonly fuq: string;
   /** A file with the CA's certificate. */
   readonly ca?: string | undefined;

@@ -10,7 +10,6 @@ export interface HttpResponse {
   readonly text: string;
 }
 
-/** What this worker says of itself. */
 interface LocalNodeInfo {
   readonly node: string;
   readonly pid: number;

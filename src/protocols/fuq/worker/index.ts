@@ -11,16 +11,15 @@ import { STREAM_LAYOUT_V1 } from "../codec-v1.js";
 import { COUNT_LIMIT } from "../messages.js";
 import { ClientV1 } from "./client-v1.js";
 import { ForemanSession } from "./foreman-session.js";
-import { ForemanTasks } from "./foreman-tasks.js";
 import type { ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
 import { PersistentTransport } from "./persistent-transport.js";
 import { PollingTransport } from "./polling-transport.js";
+import { RunningTasks } from "./running-tasks.js";
 import { type Address, tcpConnector } from "./tcp.js";
 import type { Transport, TransportEvents } from "./transport.js";
 import { webSocketConnector } from "./web-socket.js";
 
-/** The foreman's address and transport. */
 export type ForemanEndpoint =
   | { readonly by: "websocket" | "polling"; readonly foreman: ForemanUrl }
   | { readonly by: "raw" | "v1"; readonly address: Address };
@@ -43,7 +42,6 @@ export interface FuqWorkerOptions {
   readonly onStopped?: () => void;
   /** The first pause after a try in vain; doubles with each. */
   readonly firstDelayMs?: number;
-  /** The greatest sequence number. */
   readonly maxSequence?: number;
 }
 
@@ -64,15 +62,16 @@ const CHECK_MS = 100;
 const STOP_REQUEST_MS = 5_000;
 
 export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
-  const { endpoint, slots: count, log, dir, cancelGraceMs = 0 } = options;
-  if (count > COUNT_LIMIT) {
-    throw badInput(`${count} slots: fuq can count ${COUNT_LIMIT} at most`);
-  }
+  const { endpoint, slots: count, log, dir, cancelGraceMs = 0, node, tags = [] } = options;
+  if (count > COUNT_LIMIT) throw badInput(`${count} slots: fuq can count ${COUNT_LIMIT} at most`);
   const logDirectory = join(dir, "logs");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
-  const tasks = new ForemanTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
-  const http = "foreman" in endpoint ? foremanHttp(options, endpoint.foreman) : undefined;
+  const tasks = new RunningTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
+  const http =
+    "foreman" in endpoint
+      ? new ForemanHttp(endpoint.foreman, { node, pid: process.pid, tags, nproc: count })
+      : undefined;
   let resolveEnded: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
     resolveEnded = resolve;
@@ -120,13 +119,9 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   };
 }
 
-function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: ForemanUrl): ForemanHttp {
-  return new ForemanHttp(foreman, { node, pid: process.pid, tags, nproc: slots });
-}
-
 function createTransport(
   options: FuqWorkerOptions,
-  tasks: ForemanTasks,
+  tasks: RunningTasks,
   events: TransportEvents,
   http: ForemanHttp | undefined,
 ): Transport {
@@ -161,7 +156,7 @@ function createTransport(
 }
 
 /** Resolves when all tasks have ended and the foreman has been unreachable for so long. */
-async function unreachableFor(transport: Transport, tasks: ForemanTasks, timeoutMs: number): Promise<void> {
+async function unreachableFor(transport: Transport, tasks: RunningTasks, timeoutMs: number): Promise<void> {
   for (let left = timeoutMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
     await new Promise((resolve) => setTimeout(resolve, CHECK_MS).unref());
     left = transport.joined || tasks.updates.length < tasks.nrun ? timeoutMs : left - CHECK_MS;

@@ -10,7 +10,7 @@
  */
 import { asLaboroError, type LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import type { ForemanTasks } from "./foreman-tasks.js";
+import type { RunningTasks } from "./running-tasks.js";
 import {
   type Connect,
   type ForemanConnection,
@@ -23,7 +23,7 @@ import {
 } from "./transport.js";
 
 interface PersistentTransportOptions extends TransportEvents {
-  readonly tasks: ForemanTasks;
+  readonly tasks: RunningTasks;
   readonly log: Log;
   readonly connect: Connect;
   readonly createSession: (events: ProtocolSessionEvents) => ProtocolSession;

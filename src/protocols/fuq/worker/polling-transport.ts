@@ -6,18 +6,17 @@
  *   updating   /job/update is on its way, again and again until it is answered; it asks for the next task, too
  *   ended      ::stop:: came, or the worker leaves
  */
-
 import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { pairKey, pairOf, RUNNING, type Task, type Update } from "../messages.js";
-import type { ForemanTasks } from "./foreman-tasks.js";
 import type { ForemanHttp, HttpResponse } from "./http-client.js";
+import type { RunningTasks } from "./running-tasks.js";
 import { FIRST_DELAY_MS, isFinal, retryDelay, type Transport, type TransportEvents } from "./transport.js";
 
 interface PollingTransportOptions extends TransportEvents {
   readonly http: ForemanHttp;
-  readonly tasks: ForemanTasks;
+  readonly tasks: RunningTasks;
   readonly slots: number;
   readonly log: Log;
   readonly firstDelayMs: number | undefined;

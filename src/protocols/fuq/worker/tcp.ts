@@ -22,7 +22,6 @@ export function parseAddress(text: string, option: string): Address {
   throw badInput(`${option}: expected HOST:PORT, got ${text}`);
 }
 
-/** `layout` says where a message ends. */
 export const tcpConnector =
   ({ host, port }: Address, layout: Layout, limit: number): Connect =>
   (events, signal) =>

@@ -32,7 +32,6 @@ export const retryDelay = (firstMs = FIRST_DELAY_MS, failures: number): number =
 export const isFinal = ({ code }: LaboroError, everJoined: boolean): boolean =>
   code === "LABORO_BAD_TOKEN" || (code === "LABORO_BAD_CERTIFICATE" && !everJoined);
 
-/** A persistent connection that is open. */
 export interface ForemanConnection {
   send(bytes: Buffer): void;
   /** Closes in order, where the transport can. Nothing follows. */
@@ -55,7 +54,6 @@ export interface ProtocolSession {
   sendUpdates(): void;
   /** A worker that has nothing to do and will get nothing ends. */
   finishIfDone(): void;
-  /** The connection is gone. */
   close(): void;
 }
 

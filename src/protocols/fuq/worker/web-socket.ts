@@ -73,7 +73,7 @@ function connectionOf(socket: WebSocket, name: string, events: ForemanConnection
   socket.on("ping", received);
   socket.on("message", (data, isBinary) => {
     received();
-    if (isBinary) events.message(asBuffer(data));
+    if (isBinary) events.message(data as Buffer);
     else socket.close(1003, "binary messages only");
   });
   socket.on("close", (code, reason) => {
@@ -87,9 +87,4 @@ function connectionOf(socket: WebSocket, name: string, events: ForemanConnection
       setTimeout(() => socket.terminate(), CLOSE_TIMEOUT_MS).unref();
     },
   };
-}
-
-function asBuffer(data: Buffer | ArrayBuffer | Buffer[]): Buffer {
-  if (Array.isArray(data)) return Buffer.concat(data);
-  return Buffer.isBuffer(data) ? data : Buffer.from(data);
 }

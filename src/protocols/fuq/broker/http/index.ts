@@ -12,8 +12,16 @@ import { OPERATIONS, type OperationOutput, perform } from "../../../../broker/op
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
 import { STATUSES, type Task } from "../../messages.js";
 import { upgradeToWebSocket } from "../web-socket.js";
-import { jobClear, jobList, jobNew, jobState, type PerformOperation } from "./client-jobs.js";
-import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
+import {
+  jobClear,
+  jobList,
+  jobNew,
+  jobState,
+  nodesList,
+  nodesShutdown,
+  type PerformOperation,
+  shutdown,
+} from "./client-requests.js";
 import { badRequest, HttpError, JsonFields, readJsonBody, sendError, sendJson } from "./json-http.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
 import { PollingWorker } from "./polling-worker.js";
@@ -79,8 +87,8 @@ export class FuqHttp {
     return this.#findNode(request);
   }
 
-  async #findNode(request: IncomingMessage, ...cookie: readonly [] | readonly [string]): Promise<FuqNode> {
-    const node = await this.#nodes.findByCookie(request.headers.cookie, ...cookie);
+  async #findNode(request: IncomingMessage, cookie?: string): Promise<FuqNode> {
+    const node = await this.#nodes.findByCookie(request.headers.cookie, cookie);
     this.#context.guard.authenticated(request.socket);
     return node;
   }
@@ -95,14 +103,10 @@ export class FuqHttp {
         throw new HttpError(405, `405 method ${method} not allowed`);
       await handler(request, response);
     } catch (cause) {
-      this.#refuse(request, response, path, cause);
+      const refused = cause instanceof HttpError ? cause : this.#refusal(request, path, cause);
+      if (response.headersSent) response.destroy();
+      else sendError(response, refused);
     }
-  }
-
-  #refuse(request: IncomingMessage, response: ServerResponse, path: string, cause: unknown): void {
-    const refused = cause instanceof HttpError ? cause : this.#refusal(request, path, cause);
-    if (response.headersSent) response.destroy();
-    else sendError(response, refused);
   }
 
   #refusal(request: IncomingMessage, path: string, cause: unknown): HttpError {
@@ -123,7 +127,6 @@ export class FuqHttp {
     throw new HttpError(misplaced.status, misplaced.why);
   }
 
-  /** The role of the token that was given as a password. */
   async #admit(request: IncomingMessage, password: string, needed: RequiredRole): Promise<Role> {
     const admitted = this.#context.auth.authenticateToken(request, password);
     if (isRefusal(admitted)) {

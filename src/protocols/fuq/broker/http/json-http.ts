@@ -4,19 +4,17 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 /** Bytes of a request's body. */
 const MAX_REQUEST_BYTES = 1024 * 1024;
 
-const TEXTS = {
+const TEXTS: Readonly<Record<number, string>> = {
   400: "400 bad request",
   403: "403 access forbidden",
   500: "500 internal error",
-} as const;
+};
 
 /** Thrown by a request handler; its text is the body of the response. */
 export class HttpError extends Error {
   readonly status: number;
 
-  constructor(status: keyof typeof TEXTS);
-  constructor(status: number, text: string);
-  constructor(status: number, text: string = TEXTS[status as keyof typeof TEXTS]) {
+  constructor(status: number, text = TEXTS[status] ?? "") {
     super(text);
     this.status = status;
   }
@@ -69,34 +67,29 @@ export class JsonFields {
   }
 
   text(name: string): string {
-    const value = this.#values.get(name) ?? "";
-    if (typeof value === "string") return value;
-    throw badRequest();
+    return this.#valueOf(name, "", isText);
   }
 
   integer(name: string): number {
-    const value = this.#values.get(name) ?? 0;
-    if (typeof value === "number" && Number.isSafeInteger(value)) return value;
-    throw badRequest();
+    return this.#valueOf(name, 0, (value) => Number.isSafeInteger(value));
   }
 
   flag(name: string): boolean {
-    const value = this.#values.get(name) ?? false;
-    if (typeof value === "boolean") return value;
-    throw badRequest();
+    return this.#valueOf(name, false, (value) => typeof value === "boolean");
   }
 
   list(name: string): readonly unknown[] {
-    const value = this.#values.get(name) ?? [];
-    if (Array.isArray(value)) return value;
-    throw badRequest();
+    return this.#valueOf<readonly unknown[]>(name, [], Array.isArray);
   }
 
   texts(name: string): readonly string[] {
-    return this.list(name).map((value) => {
-      if (typeof value === "string") return value;
-      throw badRequest();
-    });
+    return this.#valueOf<readonly string[]>(name, [], (value) => Array.isArray(value) && value.every(isText));
+  }
+
+  #valueOf<T>(name: string, empty: T, isValid: (value: unknown) => boolean): T {
+    const value = this.#values.get(name) ?? empty;
+    if (!isValid(value)) throw badRequest();
+    return value as T;
   }
 
   /** Undefined where it is missing or null. */
@@ -106,7 +99,9 @@ export class JsonFields {
   }
 }
 
-export function fieldsOf(value: unknown): JsonFields {
+const isText = (value: unknown): boolean => typeof value === "string";
+
+function fieldsOf(value: unknown): JsonFields {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return new JsonFields(value);
   throw badRequest();
 }

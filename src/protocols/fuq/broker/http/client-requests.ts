@@ -1,6 +1,10 @@
-/** The requests of fuq's client about jobs: operations of the broker, in fuq's terms. */
+/**
+ * The requests of fuq's client: about jobs, which are operations of the broker in fuq's terms, and about workers, those that speak fuq at
+ * any listener.
+ */
 import { join } from "node:path";
 import { asLaboroError } from "../../../../base/errors.js";
+import type { Core, KnownWorker } from "../../../../broker/core.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../../../broker/operations/index.js";
 import type { JobView } from "../../../../broker/operations/job-view.js";
 import { finishedCount } from "../../../../model/job.js";
@@ -9,10 +13,10 @@ import { PLACEHOLDER } from "../../../../model/recipe.js";
 import type { STATUSES } from "../../messages.js";
 import { logDirectory } from "../fuq-task.js";
 import { badRequest, HttpError, type JsonFields } from "./json-http.js";
+import type { NodeInfo, Nodes } from "./nodes.js";
 
 type Status = (typeof STATUSES)[number];
 
-/** Performs an operation of the broker, with the role of the client. */
 export type PerformOperation = <Name extends OperationName>(
   name: Name,
   input: OperationInput<Name>,
@@ -23,28 +27,20 @@ const MAX_JOBS = 10_000;
 const MAX_TASKS = 10_000;
 const PAGE = 1_000;
 
-interface JobTaskStatus {
-  readonly Description: object;
-  readonly TasksFinished: number;
-  readonly TasksPending: number;
-  readonly TasksRunning: readonly number[];
-  readonly TasksWithErrors: readonly number[];
-}
-
 export async function jobNew(ask: PerformOperation, given: JsonFields): Promise<{ job_id: number }> {
   const { job } = await ask("submit", submissionOf(given));
   return { job_id: job };
 }
 
 /** By exact name, by status, or both; without a status, those that have not ended. */
-export async function jobList(ask: PerformOperation, given: JsonFields): Promise<JobTaskStatus[]> {
+export async function jobList(ask: PerformOperation, given: JsonFields): Promise<object[]> {
   const name = given.text("name");
   const status = given.text("status");
   const found = (await jobs(ask, status)).filter((job) => {
     if (name !== "" && job.name !== name) return false;
     return status === "" || statusOf(job) === status;
   });
-  const listed: JobTaskStatus[] = [];
+  const listed: object[] = [];
   for (const job of found.reverse()) listed.push(await taskStatus(ask, job));
   return listed;
 }
@@ -67,7 +63,7 @@ async function jobs(ask: PerformOperation, status: string): Promise<JobView[]> {
   return found;
 }
 
-async function taskStatus(ask: PerformOperation, job: JobView): Promise<JobTaskStatus> {
+async function taskStatus(ask: PerformOperation, job: JobView): Promise<object> {
   const { succeeded, waiting, running, failed } = job.counters;
   return {
     Description: describeJob(job),
@@ -97,19 +93,13 @@ async function numbers(pageFrom: (from: number) => Promise<Page>): Promise<numbe
 
 const ACTIONS = { hold: "paused", release: "waiting", cancel: "cancelled" } as const satisfies Record<string, Status>;
 
-interface StateChange {
-  readonly job_id: number;
-  readonly prev_status: Status;
-  readonly new_status: Status;
-}
-
 /** All of these jobs or, where one is not known, none. A job that has ended stays as it is, and the answer says so. */
-export async function jobState(ask: PerformOperation, given: JsonFields): Promise<StateChange[]> {
+export async function jobState(ask: PerformOperation, given: JsonFields): Promise<object[]> {
   const ids = given.list("job_ids").map(jobId);
   const action = given.text("action");
   if (ids.length === 0 || ids.length > MAX_JOBS || !isAction(action)) throw badRequest();
   const before = await Promise.all(ids.map((job) => ask("job", { job })));
-  const changes: StateChange[] = [];
+  const changes: object[] = [];
   for (const job of before) {
     const prev_status = statusOf(job);
     const changed = await change(ask, action, job.id);
@@ -149,6 +139,66 @@ export async function jobClear(ask: PerformOperation): Promise<object> {
     }
   }
   return {};
+}
+
+// Workers
+
+/** Those that are connected, or with `cookie_list` all whose cookie is good. The original's empty list is null. */
+export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Promise<object[] | null> {
+  const session = await nodes.session();
+  const known = new Map((await nodes.all()).map(({ id, info }) => [id, info]));
+  const connected = core.workers("fuq").filter(({ connected }) => connected);
+  const entries = given.flag("cookie_list")
+    ? Array.from(known.values(), (info) => entryOf(info, session))
+    : connected.map((worker) => entryOf(known.get(worker.profile.id) ?? infoOf(worker), session));
+  return entries.length === 0 ? null : entries;
+}
+
+const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: string) => ({
+  node,
+  pid,
+  session,
+  unique_name: uniqueName,
+  ...(tags.length === 0 ? {} : { tags }),
+  nproc,
+});
+
+/** A worker at another listener has reported only its slots. */
+const infoOf = ({ profile: { name, tags, total, address = name } }: KnownWorker): NodeInfo => ({
+  node: address,
+  pid: 0,
+  uniqueName: name,
+  tags,
+  nproc: total.slots,
+});
+
+/** They end what they run, and go. A name that is not known is no mistake: it may be gone already. */
+export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields): Promise<object> {
+  const names = new Set(given.texts("uniq_names"));
+  for (const name of names) {
+    const node = await nodes.findByName(name);
+    // A disconnected one is stopped when it reconnects.
+    if (node !== undefined) node.stopping = true;
+  }
+  stop(core, (name) => names.has(name));
+  return {};
+}
+
+/**
+ * All workers that speak fuq are stopped. The broker goes on: it may have work of others, and who has fuq's password is not its
+ * operator.
+ */
+export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
+  for (const node of await nodes.all()) node.stopping = true;
+  stop(core, () => true);
+  return {};
+}
+
+function stop(core: Core, isMeant: (name: string) => boolean): void {
+  for (const { profile } of core.workers("fuq").filter(({ profile }) => isMeant(profile.name))) {
+    core.workerDrains(profile.id);
+    core.portOf(profile.id)?.stop();
+  }
 }
 
 // Jobs in fuq's terms

@@ -10,7 +10,6 @@
  * A task that is dropped counts no more, and has no UPDATE. Its command may take a moment to die: a task that comes meanwhile waits for the
  * slot.
  */
-
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { LogFile } from "../../../worker/log-file.js";
@@ -18,7 +17,7 @@ import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../work
 import { ALL_TASKS, pairKey, pairOf, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
 import { statusText } from "../outcome.js";
 
-interface ForemanTasksOptions {
+interface RunningTasksOptions {
   readonly slots: Slots;
   /** Where logs go of jobs that do not say where. */
   readonly logDirectory: string;
@@ -37,20 +36,19 @@ interface ForemanTask {
   update?: Update;
 }
 
-export class ForemanTasks {
-  readonly #options: ForemanTasksOptions;
+export class RunningTasks {
+  readonly #options: RunningTasksOptions;
   readonly #tasks = new Map<string, ForemanTask>();
   /** Those of commands that have not ended yet. */
   readonly #busySlots = new Set<SlotShell>();
   /** max_nproc of the text: what STOP has left. */
   #maxSlots: number;
 
-  constructor(options: ForemanTasksOptions) {
+  constructor(options: RunningTasksOptions) {
     this.#options = options;
     this.#maxSlots = options.slots.slots.length;
   }
 
-  /** Slots that are free. */
   get nproc(): number {
     return Math.max(0, this.#maxSlots - this.#tasks.size);
   }
