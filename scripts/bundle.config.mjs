@@ -32,6 +32,7 @@ const startFiles = {
 export default defineConfig({
   logLevel: "warn",
   ssr: { noExternal: true, external: UNBUNDLED },
+  resolve: { alias: [PLAIN_MSGPACKR] },
   plugins: [startFiles],
   build: {
     ssr: true,

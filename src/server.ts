@@ -20,7 +20,7 @@ import type { BrokerInGroup } from "./broker/group/index.js";
 import { advertisedHost } from "./broker/listeners/advertised-host.js";
 import type { ListenerContext, ListenerFactory, ListenerName } from "./broker/listeners/listener.js";
 import { checkListeners, type ListenerRequest, type OpenListener } from "./broker/listeners/listener-requests.js";
-import { MainListener } from "./broker/listeners/main-listener.js";
+import type { MainListener } from "./broker/listeners/main-listener.js";
 import { Asks } from "./broker/operations/asks.js";
 import { setHeld } from "./broker/operations/jobs.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
@@ -34,6 +34,9 @@ import { openSqliteStore } from "./store/sqlite/index.js";
 
 const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
+/** A broker that listens later does so this long after the first task has started, and after its own start if none has. */
+const LISTEN_AFTER_MS = 50;
+const LISTEN_LATEST_MS = 500;
 
 export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
   if (options.store !== undefined) return (await import("./broker/group/reopen.js")).startInGroup(options, openBroker);
@@ -95,22 +98,30 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       newLoginLink,
       ...(brokerHost.group?.stepBack === undefined ? {} : { stepBack: brokerHost.group.stepBack }),
     };
-    const mainListener = new MainListener(core, {
-      ...{ auth, info, log },
-      link: new Links(core, auth, info, {
-        log,
-        broker: `broker-${core.state.epoch}`,
-        heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
-        outputWindow: OUTPUT_WINDOW,
-        greetingTimeoutMs: guard.greetingTimeoutMs,
-      }),
-      guard,
-      openFuq: async () => {
-        const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
-        return new FuqHttp({ core, guard, auth, info, log, peerErrors, connections, settings });
-      },
-      ...(tls === "off" ? {} : { certificate: () => serverCertificate(certificates, log) }),
+    const links = new Links(core, auth, info, {
+      log,
+      broker: `broker-${core.state.epoch}`,
+      heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
+      outputWindow: OUTPUT_WINDOW,
+      greetingTimeoutMs: guard.greetingTimeoutMs,
+      onStarted: () => taskStarted(),
     });
+    const newMainListener = async (): Promise<MainListener> => {
+      const [{ MainListener: Listener }, { LinkUpgrades }] = await Promise.all([
+        import("./broker/listeners/main-listener.js"),
+        import("./protocols/laboro/broker/link-upgrades.js"),
+      ]);
+      return new Listener(core, {
+        ...{ auth, info, log },
+        link: new LinkUpgrades(links, auth),
+        guard,
+        openFuq: async () => {
+          const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
+          return new FuqHttp({ core, guard, auth, info, log, peerErrors, connections, settings });
+        },
+        ...(tls === "off" ? {} : { certificate: () => serverCertificate(certificates, log) }),
+      });
+    };
     if (store.group !== undefined && brokerHost.group !== undefined) {
       const { BrokerInGroup: InGroup } = await import("./broker/group/index.js");
       const { ClientLink } = await import("./client/link.js");
@@ -121,37 +132,65 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
         listeners: () => [{ name: "main", url }, ...listenerUrls(listeners)],
       });
     }
-    const { port, portChanged } = await listen(mainListener, host, options.port);
-    // At once: a peer that waited for this broker may ask already where it is.
-    url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
-    listeners = await openListeners(options.listeners ?? [], {
-      ...{ core, guard, log, peerErrors, connections, settings },
-    }).catch(async (cause: unknown) => {
-      await mainListener.close();
-      throw cause;
+    let mainListener: MainListener | undefined;
+    let portChanged = false;
+    const access = (): Access => (ca === undefined ? { url, token } : { url, token, ca });
+    const openMainListener = async (): Promise<void> => {
+      const opening = await newMainListener();
+      const opened = await listen(opening, host, options.port);
+      mainListener = opening;
+      portChanged = opened.portChanged;
+      // At once: a peer that waited for this broker may ask already where it is.
+      url = `${scheme}://${inUrl(local ? host : name)}:${opened.port}`;
+    };
+    const closeListeners = async (): Promise<void> => {
+      links.close();
+      await Promise.all([mainListener, ...listeners].map((one) => one?.close()));
+    };
+    const later = options.listenLater === true ? new Later(LISTEN_LATEST_MS) : undefined;
+    let started = false;
+    const taskStarted = (): void => {
+      if (!started) later?.in(LISTEN_AFTER_MS);
+      started = true;
+    };
+    const listening = later?.due.then(async () => {
+      if (core.stopping) return;
+      await openMainListener();
+      writeAccess(dir, access());
     });
+    listening?.catch((cause: unknown) => log.error({}, `no other process can connect: ${String(cause)}`));
+    if (listening === undefined) await openMainListener();
     const stopRetention = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
-    const access: Access = ca === undefined ? { url, token } : { url, token, ca };
-    const closeListeners = () => Promise.all([mainListener, ...listeners].map((one) => one.close()));
     try {
-      writeAccess(dir, access);
+      listeners = await openListeners(options.listeners ?? [], {
+        ...{ core, guard, log, peerErrors, connections, settings },
+      });
+      if (listening === undefined) writeAccess(dir, access());
       await group?.start();
     } catch (cause) {
+      stopRetention?.();
       await closeListeners();
       throw cause;
     }
     return {
-      ...access,
+      token,
+      ca,
+      get url() {
+        return url;
+      },
       core,
       guard,
       portChanged,
       listeners,
+      openLink: (given) => links.openInProcess(given),
       tokenOf: (role) => tokens.ofRole(role),
-      joinUrl: (role = "worker") => joinUrl({ ...access, token: tokens.ofRole(role) ?? token }),
+      joinUrl: (role = "worker") => joinUrl({ ...access(), token: tokens.ofRole(role) ?? token }),
       newLoginLink,
       stop: async () => {
         stopRetention?.();
+        later?.in(0);
         await core.stop();
+        await listening?.catch(() => {});
         await group?.leave();
         await closeListeners();
         await store.close();
@@ -160,6 +199,23 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
   } catch (cause) {
     await close();
     throw cause;
+  }
+}
+
+/** Resolves after some time, which can be set anew. */
+class Later {
+  readonly due: Promise<void>;
+  #resolve = (): void => {};
+  #timer: NodeJS.Timeout;
+
+  constructor(ms: number) {
+    this.due = new Promise((resolve) => (this.#resolve = resolve));
+    this.#timer = setTimeout(this.#resolve, ms);
+  }
+
+  in(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#resolve, ms);
   }
 }
 

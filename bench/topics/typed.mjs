@@ -73,7 +73,7 @@ function lines(base, data) {
 
 function batch(line, about, count, command, bytes) {
   const words = about === TRUE ? `-- ${command}` : command;
-  const run = `exec laboro run -j2 --array 1-${count} ${words} >out`;
+  const run = (jobs) => `exec laboro run ${jobs} --array 1-${count} ${words} >out`;
   const xargs = about === TRUE ? "-n1 /bin/true" : "-I@ sh -c 'echo hello @'";
   const few = Math.max(1, Math.round(count / 10));
   const rate = async (text, n, options) => ({ "per s": n / (await line(text, options)).seconds });
@@ -86,7 +86,7 @@ function batch(line, about, count, command, bytes) {
     },
   ]);
   return [
-    { about, who: "laboro", measure: () => rate(run, count, { bytes }) },
+    { about, who: "laboro", measure: () => rate(run("-j2"), count, { bytes }) },
     ...beside.map((peer) => ({ about, ...peer })),
     ...peers([
       {
@@ -96,7 +96,7 @@ function batch(line, about, count, command, bytes) {
         measure: () => rate(`seq ${few} | parallel --will-cite -j2 ${command} >out`, few),
       },
     ]),
-    { about: about + WITH_BROKER, who: "laboro", measure: () => rate(run, count, { bytes, broker: true }) },
+    { about: about + WITH_BROKER, who: "laboro", measure: () => rate(run(""), count, { bytes, broker: true }) },
     ...beside.map((peer) => ({ about: about + WITH_BROKER, ...peer })),
   ];
 }

@@ -62,5 +62,6 @@ export class PeerErrors {
 const kindOf = (why: string): string =>
   why
     .slice(0, 200)
-    .replace(/"[^"]*"/g, '""')
+    // A quoted word may contain escaped quotes, and may be cut off.
+    .replace(/"(?:[^"\\]|\\.)*(?:"|\\?$)/gs, '""')
     .replace(/\w*\d\w*/g, "0");

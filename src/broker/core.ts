@@ -38,7 +38,7 @@ import {
   WORKER_BUCKET,
   type WorkerProfile,
 } from "../dispatch/index.js";
-import { type Attempt, type JobId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { Alarm } from "./alarm.js";
 import { eventsOf } from "./commit-events.js";
@@ -48,6 +48,7 @@ import { WorkerConfig } from "./config/worker-config.js";
 import { CoreView } from "./core-view.js";
 import { storedDependencyEnds } from "./dependencies.js";
 import { type EventBody, Events } from "./events.js";
+import { Follows } from "./follows.js";
 import type { Membership } from "./group/membership.js";
 import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
@@ -60,7 +61,7 @@ import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
 import { StoreAge } from "./store-age.js";
-import { Watchers } from "./watchers.js";
+import { TaskUpdates } from "./watchers.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
 
@@ -71,9 +72,10 @@ export class Core extends CoreView {
   readonly events: Events;
   readonly requests: PendingRequests;
   readonly jobs: OpenJobs;
-  /** By `taskKey`: output was stored, or the task's attempt has ended. */
-  readonly taskUpdates = new Watchers<string, undefined>();
+  readonly taskUpdates = new TaskUpdates();
   readonly relays = new OutputRelays();
+  /** Clients that follow jobs. */
+  readonly follows = new Follows(this);
   readonly started = now();
   readonly counters = new BrokerCounters();
   /** The config pushed to workers. */
@@ -262,16 +264,13 @@ export class Core extends CoreView {
     return this.claimOf(id, job, index)?.attempt === attempt;
   }
 
-  /**
-   * Output of tasks. `handled` is called when it is stored, and what is of tasks that are not this worker's is dropped; in the order of
-   * the calls.
-   */
+  /** Stores output, except of tasks that are not this worker's. `handled` is called when it is stored, in the order of the calls. */
   workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
     const chunks = given.filter((chunk) => this.#holds(id, chunk));
     this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
       handled();
-      if (this.taskUpdates.size === 0) return;
-      for (const { job, index } of chunks) this.taskUpdates.notify(taskKey(job, index), undefined);
+      for (const chunk of chunks) this.follows.outputStored(chunk);
+      this.taskUpdates.outputStored(chunks);
     });
   }
 
@@ -357,6 +356,7 @@ export class Core extends CoreView {
   publish(events: readonly EventBody[]): void {
     for (const event of events) {
       this.events.add(event);
+      this.follows.onEvent(event);
       this.jobs.onEvent(event);
       if (event.kind === "job-ended") this.relays.jobEnded(event.job);
     }
@@ -378,17 +378,10 @@ export class Core extends CoreView {
   #committed(writes: readonly Write[], results: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, results, now()));
     this.counters.committed(writes, results);
+    this.follows.committed(writes, results);
     this.publish(eventsOf(writes, results));
-    if (this.taskUpdates.size > 0) this.#notifyTaskWatchers(writes);
+    this.taskUpdates.committed(writes);
     return lost;
-  }
-
-  #notifyTaskWatchers(writes: readonly Write[]): void {
-    for (const write of writes) {
-      const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlierAttempts : [];
-      for (const { index } of ended)
-        if ("job" in write) this.taskUpdates.notify(taskKey(write.job as JobId, index), undefined);
-    }
   }
 
   #sendTasks(port: WorkerPort, tasks: AttemptRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {

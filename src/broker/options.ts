@@ -64,6 +64,8 @@ export interface Broker {
   /** Those beside the main one. */
   readonly listeners: readonly OpenListener[];
   tokenOf(role: Role): string | undefined;
+  /** For `startWorker({ broker })` and `connect({ broker })` in this process: a link without a socket. */
+  openLink(token: string): object;
   /** Address, token and fingerprint for this role, in one URL; `worker` if absent. */
   joinUrl(role?: Role): string;
   /** A link that logs a browser in once. */
@@ -76,6 +78,11 @@ export interface Broker {
 export interface ServerOptions extends Omit<BrokerOptions, "store"> {
   /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
   readonly holdAtStart?: (job: Job) => boolean;
+  /**
+   * The main listener opens a moment after the first task has started, or after the start: what runs in this process needs none. Until
+   * then `url` has no port.
+   */
+  readonly listenLater?: boolean;
   readonly connectionBounds?: Partial<ConnectionBounds>;
   readonly askBounds?: AskBounds;
   /** The URL of a PostgreSQL database, or how to open a store that others share. */

@@ -1,3 +1,6 @@
+import { type JobId, taskKey } from "../model/ids.js";
+import type { OutputChunk, Write } from "../model/store.js";
+
 /** Callbacks for updates of one thing: the end of a job, output of a task. */
 export class Watchers<Key, Value> {
   readonly #listeners = new Map<Key, Set<(update: Value) => void>>();
@@ -24,6 +27,21 @@ export class Watchers<Key, Value> {
 
   notify(key: Key, update: Value): void {
     for (const listener of [...(this.#listeners.get(key) ?? [])]) listener(update);
+  }
+}
+
+/** By `taskKey`: output was stored, or the task's attempt has ended. */
+export class TaskUpdates extends Watchers<string, undefined> {
+  outputStored(chunks: readonly OutputChunk[]): void {
+    if (this.size > 0) for (const { job, index } of chunks) this.notify(taskKey(job, index), undefined);
+  }
+
+  committed(writes: readonly Write[]): void {
+    if (this.size === 0) return;
+    for (const write of writes) {
+      const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlierAttempts : [];
+      for (const { index } of ended) if ("job" in write) this.notify(taskKey(write.job as JobId, index), undefined);
+    }
   }
 }
 

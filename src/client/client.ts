@@ -1,20 +1,23 @@
 /** The client API: jobs, their results and output, and services. */
 
-import { now } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import type { JobEnd } from "../model/job.js";
 import type { Submission } from "../model/job-input.js";
 import type { OutputStream } from "../model/outcome.js";
+import type { EndedTask, JobProgress } from "../model/progress.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { OutputPiece } from "../model/store.js";
-import { ClientLink, DEFAULT_TIMEOUT_MS, type TakeOutput } from "./link.js";
+import { addressesOf, type InProcessBroker } from "../protocols/laboro/broker-address.js";
+import { type FollowOptions, followJob } from "./follow.js";
+import { ClientLink, DEFAULT_TIMEOUT_MS } from "./link.js";
 
 export interface ConnectOptions {
-  /** One broker, or the brokers of a group. */
-  readonly broker: string | readonly string[];
-  readonly token: string;
+  /** One broker, or the brokers of a group, by their URLs; or what `startBroker` returned in this process. */
+  readonly broker: string | readonly string[] | InProcessBroker;
+  /** Not needed for a broker in this process. */
+  readonly token?: string;
   /** Of the CA that a broker's certificate must come from, as its join URL has it. */
   readonly caFingerprint?: string | undefined;
   readonly name?: string;
@@ -44,8 +47,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** A connected client; rejects with a code where the broker cannot be reached or refuses. */
 export async function connect(options: ConnectOptions): Promise<Client> {
   const link = new ClientLink({
-    urls: typeof options.broker === "string" ? [options.broker] : options.broker,
-    token: options.token,
+    ...addressesOf(options),
     name: options.name ?? `client:${process.pid}`,
     connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
     ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
@@ -114,9 +116,9 @@ export class Client {
     return this.#link.sendAndWait({ type: "OPERATION", operation, input }, { timeoutMs, signal });
   }
 
-  /** Gets the output of a job submitted with `relay` that is not kept, as it comes. See ClientLink. */
-  follow(job: number, take: TakeOutput): void {
-    this.#link.follow(job, take);
+  /** What happens at a job, as it happens, until it has ended. Goes on after a restart of the broker. */
+  follow(job: number, options?: FollowOptions): AsyncGenerator<JobProgress, void> {
+    return followJob(this.#link, job, options);
   }
 
   /** True after `close`, or when the broker has refused the client: nothing more is answered. */
@@ -140,28 +142,24 @@ export class JobHandle {
 
   /** How it ended, once it has. Survives a restart of the broker. */
   async wait(options: CallOptions = {}): Promise<JobEnd> {
-    const { timeoutMs, signal } = options;
-    const end = timeoutMs === undefined ? undefined : now() + timeoutMs;
-    for (;;) {
-      const rest = end === undefined ? {} : { timeoutMs: Math.max(1, end - now()) };
-      try {
-        const { state } = await this.#client.ask("wait", { job: this.id }, { ...rest, ...(signal && { signal }) });
-        if (state !== undefined) return state;
-      } catch (cause) {
-        // Waiting changes nothing, so it may be repeated.
-        const code = cause instanceof LaboroError ? cause.code : undefined;
-        const passes = code === "LABORO_BROKER_GONE" || code === "LABORO_BROKER_STOPPING";
-        if (!passes || this.#client.closed) throw cause;
-      }
-    }
+    for await (const { ended } of this.#client.follow(this.id, { ...options, tasks: false }))
+      if (ended !== undefined) return ended;
+    throw new LaboroError("LABORO_INTERNAL", `job ${this.id} was not followed to its end`);
   }
 
   info(): Promise<JobInfo> {
     return this.#client.ask("job", { job: this.id });
   }
 
-  /** In order of index, fetched page by page. Cancelled tasks that never ran have none. */
-  async *results(): AsyncGenerator<TaskResult> {
+  /**
+   * In order of index, fetched page by page; with `follow` as tasks end, until the job has ended, each with its output if that is small.
+   * Cancelled tasks that never ran have none.
+   */
+  async *results(options: { readonly follow?: boolean } = {}): AsyncGenerator<TaskResult & Pick<EndedTask, "output">> {
+    if (options.follow === true) {
+      for await (const { tasks } of this.#client.follow(this.id)) yield* tasks;
+      return;
+    }
     let from: number | undefined = 0;
     while (from !== undefined) {
       const page: OperationOutput<"tasks"> = await this.#client.ask("tasks", { job: this.id, from });

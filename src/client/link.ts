@@ -11,9 +11,18 @@
  */
 import { now } from "../base/clock.js";
 import { badInput, LaboroError } from "../base/errors.js";
-import { JobId } from "../model/ids.js";
+import type { JobId } from "../model/ids.js";
+import type { JobProgress } from "../model/progress.js";
+import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
-import { type FromClient, LINK_VERSION, type TaskOutput, type ToClient } from "../protocols/laboro/messages.js";
+import {
+  type FollowRequest,
+  type FromClient,
+  LINK_VERSION,
+  type TakenOutput,
+  type ToClient,
+} from "../protocols/laboro/messages.js";
+import type { TakeOutput } from "./follow.js";
 
 type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Type }>, "id" | "deadline">;
 
@@ -43,11 +52,21 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 /** The refusal of a connected broker says why there was no answer: it has this long to arrive after the deadline. */
 const REFUSAL_SLACK_MS = 100;
 
-/** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
-export type TakeOutput = (output: TaskOutput) => Promise<void>;
+/** A job that is followed. */
+export interface LinkFollow {
+  readonly job: JobId;
+  /** What to ask the broker for, on each connection. */
+  readonly request: () => Omit<FollowRequest, "job">;
+  readonly relay: TakeOutput | undefined;
+  /** Ask again on the next connection; otherwise a lost one is an error. */
+  readonly reconnect: boolean;
+  readonly onProgress: (progress: JobProgress) => void;
+  /** Nothing follows. */
+  readonly onError: (error: LaboroError) => void;
+}
 
 export interface ClientLinkOptions {
-  readonly urls: readonly string[];
+  readonly urls: readonly BrokerAddress[];
   readonly token: string;
   /** The CA of `https:` brokers, where they are known by its fingerprint. */
   readonly caFingerprint?: string | undefined;
@@ -62,8 +81,9 @@ export class ClientLink {
   readonly #options: ClientLinkOptions;
   readonly #dial: Dial;
   readonly #pendingReplies = new Map<number, PendingReply>();
-  /** By job: what takes the output that is relayed. */
-  readonly #followed = new Map<JobId, TakeOutput>();
+  readonly #follows = new Map<number, LinkFollow>();
+  /** By attempt: how much of its relayed output was taken, to be reported in the next turn. */
+  readonly #taken = new Map<string, { readonly link: LinkOf<"client">; readonly output: TakenOutput }>();
   #link: LinkOf<"client"> | undefined;
   #closed: LaboroError | undefined;
   #lastId = 0;
@@ -94,6 +114,7 @@ export class ClientLink {
         this.#link = undefined;
         this.#lastError = error;
         for (const pending of [...this.#pendingReplies.values()]) if (!pending.repeatable) pending.reject(error);
+        this.#endFollows(error, ({ reconnect }) => !reconnect);
       },
       onRefused: (error) => this.close(error),
       onUnreachable: (error) => {
@@ -188,15 +209,35 @@ export class ClientLink {
 
   #noAnswer(message: ClientMessage, timeoutMs: number | undefined): LaboroError {
     const what = message.type === "REQUEST" ? `service ${message.service}` : message.operation;
-    const why = this.#link === undefined && this.#lastError !== undefined ? `: ${this.#lastError.message}` : "";
-    return new LaboroError("LABORO_DEADLINE", `${what}: no answer within ${timeoutMs} ms${why}`);
+    return new LaboroError("LABORO_DEADLINE", `${what}: no answer within ${timeoutMs} ms${this.whyNoAnswer()}`);
   }
 
-  /** `take` gets the output of this job that is not kept, in the order of each task; twice, where it was not yet taken at a cut. */
-  follow(job: number, take: TakeOutput): void {
-    const id = JobId(job);
-    this.#followed.set(id, take);
-    this.#link?.send({ type: "FOLLOW", job: id });
+  follow(follow: LinkFollow): { credit(tasks: number): void; end(): void } {
+    const id = ++this.#lastId;
+    if (this.#closed !== undefined) follow.onError(this.#closed);
+    else {
+      this.#follows.set(id, follow);
+      this.#link?.send({ type: "FOLLOW", id, job: follow.job, ...follow.request() });
+    }
+    return {
+      credit: (tasks) => this.#link?.send({ type: "FOLLOW_CREDIT", id, tasks }),
+      end: () => {
+        if (this.#follows.delete(id)) this.#link?.send({ type: "CANCEL_REQUEST", id });
+      },
+    };
+  }
+
+  /** For messages: why no broker answers, if that is so. */
+  whyNoAnswer(): string {
+    return this.#link === undefined && this.#lastError !== undefined ? `: ${this.#lastError.message}` : "";
+  }
+
+  #endFollows(error: LaboroError, which: (follow: LinkFollow) => boolean): void {
+    for (const [id, follow] of [...this.#follows]) {
+      if (!which(follow)) continue;
+      this.#follows.delete(id);
+      follow.onError(error);
+    }
   }
 
   close(why = new LaboroError("LABORO_BROKER_GONE", "this client was closed")): void {
@@ -205,6 +246,7 @@ export class ClientLink {
     clearTimeout(this.#deadline);
     this.#dial.stop(1000, "");
     for (const pending of [...this.#pendingReplies.values()]) pending.reject(why);
+    this.#endFollows(why, () => true);
     for (const wake of this.#readyWaiters.splice(0)) wake();
   }
 
@@ -224,12 +266,23 @@ export class ClientLink {
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);
       for (const [id, pending] of [...this.#pendingReplies]) this.#send(id, pending, link);
-      for (const job of this.#followed.keys()) link.send({ type: "FOLLOW", job });
+      for (const [id, { job, request }] of this.#follows) link.send({ type: "FOLLOW", id, job, ...request() });
       for (const wake of this.#readyWaiters.splice(0)) wake();
       return;
     }
+    if (message.type === "PROGRESS") {
+      const follow = this.#follows.get(message.id);
+      if (message.ended !== undefined) this.#follows.delete(message.id);
+      follow?.onProgress(message);
+      return;
+    }
     const pending = this.#pendingReplies.get(message.id);
-    if (pending === undefined) return;
+    if (pending === undefined) {
+      const follow = this.#follows.get(message.id);
+      this.#follows.delete(message.id);
+      if (message.type === "ERROR") follow?.onError(new LaboroError(message.code, message.message));
+      return;
+    }
     if (message.type === "RESULT") pending.resolve(message.value);
     else if (message.type === "ERROR") pending.reject(new LaboroError(message.code, message.message));
     else if (message.error === undefined) pending.resolve(message.body);
@@ -238,8 +291,19 @@ export class ClientLink {
 
   #take(message: ToClient & { type: "RELAY" }, link: LinkOf<"client">): void {
     const { job, index, attempt, offset, bytes } = message;
-    const taken = this.#followed.get(job)?.(message) ?? Promise.resolve();
-    const report = (): void => link.send({ type: "TAKEN", job, index, attempt, end: offset + bytes.length });
+    let take: TakeOutput | undefined;
+    for (const follow of this.#follows.values()) if (follow.job === job) take ??= follow.relay;
+    const taken = take?.(message) ?? Promise.resolve();
+    const report = (): void => {
+      if (this.#taken.size === 0) setImmediate(() => this.#reportTaken());
+      const key = `${job}.${index}.${attempt}`;
+      this.#taken.set(key, { link, output: { job, index, attempt, end: offset + bytes.length } });
+    };
     taken.then(report, report);
+  }
+
+  #reportTaken(): void {
+    for (const { link, output } of this.#taken.values()) link.send({ type: "TAKEN", ...output });
+    this.#taken.clear();
   }
 }

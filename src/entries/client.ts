@@ -11,6 +11,8 @@ export {
   type TaskResult,
   type WorkerInfo,
 } from "../client/client.js";
+export type { FollowOptions } from "../client/follow.js";
 export type { JobEnd } from "../model/job.js";
 export type { Submission } from "../model/job-input.js";
+export type { EndedTask, JobProgress } from "../model/progress.js";
 export type { Recipe } from "../model/recipe.js";

@@ -21,7 +21,7 @@ export interface Decoder {
 export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = {
   fuq: async () => (await import("./fuq/decode.js")).decoder,
   fuq1: async () => (await import("./fuq/decode.js")).decoderV1,
-  "round-robin": async () => (await import("./round-robin/decode.js")).decoder,
+  "round-robin": async () => (await import("./round-robin/describe.js")).decoder,
   runexp: async () => (await import("./runexp/decode.js")).decoder,
   scale0: async () => (await import("./scale0/decode.js")).decoder,
 };

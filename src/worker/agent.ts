@@ -8,6 +8,7 @@
  */
 import type { LaboroError } from "../base/errors.js";
 import type { SessionId } from "../model/ids.js";
+import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
@@ -20,7 +21,7 @@ import type { UnacknowledgedResult } from "./spool/result-spool.js";
 import { type WorkerDependencies, WorkerTasks } from "./worker-tasks.js";
 
 export interface AgentOptions {
-  readonly urls: readonly string[];
+  readonly urls: readonly BrokerAddress[];
   readonly token: string;
   readonly caFingerprint?: string;
   readonly name: string;

@@ -9,6 +9,7 @@ import { startFailure } from "../base/files/durable.js";
 import { type Log, SILENT } from "../base/log.js";
 import { SessionId, type WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
+import { addressesOf, type InProcessBroker } from "../protocols/laboro/broker-address.js";
 import { Agent } from "./agent.js";
 import { Capacity } from "./capacity.js";
 import { JobFiles } from "./job-files.js";
@@ -25,9 +26,10 @@ export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs
 export type { CallContext, Handler } from "./services.js";
 
 export interface WorkerOptions {
-  /** One broker, or the brokers of a group. */
-  readonly broker: string | readonly string[];
-  readonly token: string;
+  /** One broker, or the brokers of a group, by their URLs; or what `startBroker` returned in this process. */
+  readonly broker: string | readonly string[] | InProcessBroker;
+  /** Not needed for a broker in this process. */
+  readonly token?: string;
   /** The CA of `https:` brokers, where they are known by its fingerprint: SHA-256 in hexadecimal digits. */
   readonly caFingerprint?: string;
   /** Where the worker's identity and undelivered results are kept; a temporary one if absent. */
@@ -140,8 +142,7 @@ function openWorker(options: WorkerOptions): Worker {
       ...(memory === undefined ? {} : { memory }),
     },
     {
-      urls: typeof options.broker === "string" ? [options.broker] : options.broker,
-      token: options.token,
+      ...addressesOf(options),
       ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       name,
       session: SessionId(randomUUID()),

@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { writeFileAtomically } from "../base/files/durable.js";
+import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 
 const MAX_URLS = 1_000;
 /** Former members of the group that are kept. */
@@ -19,14 +20,14 @@ export interface BrokerCredentials {
 export class KnownBrokers {
   readonly #path: string;
   readonly #credentialHash: string;
-  #explicit: readonly string[];
+  #explicit: readonly BrokerAddress[];
   #configured: readonly string[] = [];
   #group: readonly string[];
   /** Former members of the group: dead, drained, or just being restarted. */
   #earlier: readonly string[];
 
   /** `path` is the file. It is used only with the same token and CA; other brokers would refuse the worker. */
-  constructor(path: string, explicit: readonly string[], { token, caFingerprint = "" }: BrokerCredentials) {
+  constructor(path: string, explicit: readonly BrokerAddress[], { token, caFingerprint = "" }: BrokerCredentials) {
     this.#path = path;
     this.#credentialHash = createHash("sha256").update(`${token} ${caFingerprint}`).digest("hex").slice(0, 16);
     this.#explicit = explicit;
@@ -34,7 +35,7 @@ export class KnownBrokers {
   }
 
   /** At the start: those named explicitly come first. */
-  get initialUrls(): readonly string[] {
+  get initialUrls(): readonly BrokerAddress[] {
     return [...new Set([...this.#explicit, ...this.#group, ...this.#earlier])];
   }
 
@@ -44,11 +45,11 @@ export class KnownBrokers {
   }
 
   /** To be tried if none of the current ones answers. */
-  get fallbackUrls(): readonly string[] {
+  get fallbackUrls(): readonly BrokerAddress[] {
     return [...this.#explicit, ...this.#earlier];
   }
 
-  isExplicit(url: string): boolean {
+  isExplicit(url: BrokerAddress): boolean {
     return this.#explicit.includes(url);
   }
 

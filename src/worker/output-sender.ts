@@ -57,6 +57,8 @@ export interface OutputSenderOptions {
 
 /** An attempt that relays is not read while more of its head than this waits to be sent. */
 const MAX_UNSENT_HEAD = 8 * 1024 * 1024;
+/** Bytes of output of all attempts that stay in memory, beside a little of each. The rest goes to the disk. */
+const SHARED_MEMORY = 32 * 1024 * 1024;
 /** Each part has a row in DONE. */
 const MAX_PARTS = 64;
 
@@ -66,6 +68,7 @@ export class OutputSender {
   readonly #held = new Set<AttemptOutput>();
   #holdTimer: NodeJS.Timeout | undefined;
   #holdTimerAt = Number.POSITIVE_INFINITY;
+  readonly #memory = { free: SHARED_MEMORY };
   readonly #all = new Map<string, PendingOutput>();
   /** Outputs with something to send, in order of their turn. */
   readonly #ready = new Set<PendingOutput>();
@@ -79,7 +82,7 @@ export class OutputSender {
 
   settingsFor(task: TaskRef, cap?: number): OutputBufferSettings {
     const path = join(this.#options.directory, attemptKey(task));
-    return { path, onLost: this.#options.onLost, ...(cap === undefined ? {} : { cap }) };
+    return { path, onLost: this.#options.onLost, shared: this.#memory, ...(cap === undefined ? {} : { cap }) };
   }
 
   /** An attempt starts. */

@@ -7,7 +7,7 @@ import { OUTPUT_CHUNK } from "../protocols/laboro/messages.js";
 import type { UnsentOutput } from "./spool/output-buffer.js";
 
 /** Bytes of one task that may be sent and not yet taken. */
-const WINDOW = 256 * 1024;
+const WINDOW = 1024 * 1024;
 
 export class RelayBuffer {
   readonly #chunks: UnsentOutput[] = [];

@@ -1,13 +1,14 @@
 /**
- * What `laboro run` costs, in counts. Times change with the machine; counts hardly do. A budget is the largest
- * count of twenty runs, half of them with busy cores, and a fifth more where it depends on what happens to be sent together. A change that needs
- * less lowers the budget; a change that needs more gives its reason here.
+ * What `laboro run` costs, in counts. Times change with the machine; counts hardly do. On a busy machine more is sent by itself and
+ * stored by itself, never less: the smallest count of up to three runs is compared. A change that needs less lowers the budget; a change
+ * that needs more gives its reason here.
  *
  * Syncs of a single task: 30 at first; 3 more since files with tokens and the note of the last commit are synced, and locks are not; fewer
  * since small output is stored with its result and an embedded worker has no spool.
  * Modules: 320 at first; 20 more since `run` relays output, tells tasks by number, checks its data directory and reads shell lines; 12 more
  * since connections and operations are bounded, damage is looked for, and it is recorded what was printed; 2 more since small output is
- * stored with its result and a slot's shell runs commands itself.
+ * stored with its result and a slot's shell runs commands itself; 12 more since jobs are followed and messages pass in memory. No ask is
+ * made for a task, and no message to a worker or about a task becomes bytes: what is encoded is the input of the asks.
  */
 import { describe, expect, it } from "vitest";
 import { type Counted, type CountedRun, countedRun, hasStrace, tracedRun } from "./calls.js";
@@ -29,7 +30,7 @@ const OPENED: readonly Counted[] = [
   ["node:fs", "open"],
 ];
 
-interface Budget {
+type Budget = {
   readonly asks: number;
   readonly encoded: number;
   readonly scanned: number;
@@ -37,7 +38,7 @@ interface Budget {
   readonly syncs: number;
   readonly opened: number;
   readonly modules: number;
-}
+};
 
 const costs = ({ calls, modules }: CountedRun): Budget => ({
   asks: calls(...ASKS),
@@ -49,54 +50,53 @@ const costs = ({ calls, modules }: CountedRun): Budget => ({
   modules,
 });
 
-function expectWithin(cost: Budget, budget: Budget): void {
-  const over = Object.entries(budget).filter(([name, most]) => cost[name as keyof Budget] > most);
-  expect(over, `over budget: ${JSON.stringify(cost)}`).toEqual([]);
+const TRIES = 3;
+
+/** Runs until each count was within its budget once. */
+function expectWithin<T extends Record<string, number>>(budget: T, run: () => T): void {
+  const least: Record<string, number> = {};
+  const over = (): string[] => Object.keys(budget).filter((name) => (least[name] ?? 0) > (budget[name] ?? 0));
+  for (let tries = 0; tries < TRIES && (tries === 0 || over().length > 0); tries++) {
+    for (const [name, count] of Object.entries(run())) least[name] = Math.min(least[name] ?? count, count);
+  }
+  expect(over(), `over budget: ${JSON.stringify(least)}`).toEqual([]);
 }
 
 const ONE = ["run", "echo {}", ":::", "a"];
-const MANY = ["run", "--array", "1-500", "echo {}"];
+const MANY = ["run", "--keep-order", "--array", "1-500", "echo {}"];
+
+function counted(args: readonly string[], output: string): Budget {
+  const run = countedRun(args);
+  expect([run.status, run.stdout]).toEqual([0, output]);
+  return costs(run);
+}
+
+function traced(args: readonly string[], output: string): { syncs: number } {
+  const run = tracedRun(args, ["fsync", "fdatasync"]);
+  expect([run.status, run.stdout]).toEqual([0, output]);
+  return { syncs: run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length };
+}
 
 describe("laboro run 'echo {}' ::: a", () => {
   it("stays within its budget", () => {
-    const run = countedRun(ONE);
-    expect([run.status, run.stdout]).toEqual([0, "a\n"]);
-    expectWithin(costs(run), {
-      asks: 12,
-      encoded: 38,
-      scanned: 76,
-      commits: 3,
-      syncs: 12,
-      opened: 32,
-      modules: 354,
-    });
-  });
-
-  it.skipIf(!hasStrace)("syncs and opens no more files than that, SQLite included", () => {
-    const run = tracedRun(ONE, ["fsync", "fdatasync", "openat"]);
-    expect([run.status, run.stdout]).toEqual([0, "a\n"]);
-    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(26);
-  });
-});
-
-describe("laboro run --array 1-500 'echo {}'", () => {
-  it("stays within its budget", () => {
-    const run = countedRun(MANY);
-    expect([run.status, run.stdout.split("\n").length]).toEqual([0, 501]);
-    expectWithin(costs(run), {
-      asks: 760,
-      encoded: 2_400,
-      scanned: 3_900,
-      commits: 116,
-      syncs: 12,
-      opened: 320,
-      modules: 354,
-    });
+    const budget = { asks: 5, encoded: 6, scanned: 12, commits: 3, syncs: 12, opened: 32, modules: 366 };
+    expectWithin(budget, () => counted(ONE, "a\n"));
   });
 
   it.skipIf(!hasStrace)("syncs no more often than that, SQLite included", () => {
-    const run = tracedRun(MANY, ["fsync", "fdatasync"]);
-    expect(run.status).toBe(0);
-    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(150);
+    expectWithin({ syncs: 26 }, () => traced(ONE, "a\n"));
+  });
+});
+
+describe("laboro run --keep-order --array 1-500 'echo {}'", () => {
+  const output = Array.from({ length: 500 }, (_, i) => `${i + 1}\n`).join("");
+
+  it("stays within its budget", () => {
+    const budget = { asks: 10, encoded: 10, scanned: 20, commits: 116, syncs: 12, opened: 320, modules: 366 };
+    expectWithin(budget, () => counted(MANY, output));
+  });
+
+  it.skipIf(!hasStrace)("syncs no more often than that, SQLite included", () => {
+    expectWithin({ syncs: 150 }, () => traced(MANY, output));
   });
 });

@@ -45,7 +45,7 @@ it("gives credit for output in the order of sending, also for output that it dro
     return { type: "OUTPUT", ...task, stream: "stdout", offset: 0, bytes: Buffer.from(text) };
   };
   // The second is of an attempt that the worker does not have: the worker must not take its credit for the first.
-  link.send(encodeFrame([output(1, "stored"), output(2, "dropped")]));
+  for (const message of [output(1, "stored"), output(2, "dropped")]) link.send(encodeFrame([message]));
   const credits = (): number[] => heard.flatMap((message) => (message.type === "CREDIT" ? [message.bytes] : []));
   await until("both are credited", () => credits().length === 2);
   expect(credits()).toEqual(["stored".length, "dropped".length]);

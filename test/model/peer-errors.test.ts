@@ -32,6 +32,16 @@ it("the same fault is logged once a minute, with how often it came, whatever its
   expect(lines.at(-1)).toBe('TRACKEXEC 01 of "me" is refused (500 times)');
 });
 
+it("what a peer has sent, quoted, makes no fault of its own, whatever bytes it has", () => {
+  const { lines, report } = logged();
+  const letters = 'abc"\\\n é{}';
+  for (let i = 0; i < 500; i++) {
+    const sent = Array.from({ length: i }, (_, at) => letters[(i * 7 + at * (i % 11)) % letters.length]).join("");
+    report(`SALUTON was expected, it sent ${JSON.stringify(sent)}`);
+  }
+  expect(lines).toEqual(['SALUTON was expected, it sent ""']);
+});
+
 it("an address that always has another fault gets no more than twenty lines a minute", () => {
   const { lines, report, later } = logged();
   const word = (i: number): string => String.fromCharCode(97 + (Math.floor(i / 26) % 26), 97 + (i % 26));

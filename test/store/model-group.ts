@@ -1,7 +1,8 @@
 /** Brokers that share a world: their leases, and what they hear of each other. The world's clock is this process's. */
 import { LaboroError } from "../../src/base/errors.js";
 import type { JobId } from "../../src/model/ids.js";
-import type { ClaimedRange, Epoch, Group, JobSummary, Member } from "../../src/model/store.js";
+import type { ClaimedRange, Epoch } from "../../src/model/store.js";
+import type { Group, JobSummary, Member } from "../../src/model/store-group.js";
 import type { ModelWorld } from "./model-store.js";
 
 interface Row {

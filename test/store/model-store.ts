@@ -25,7 +25,6 @@ import {
   type ClaimedRange,
   type EndCounts,
   type Epoch,
-  type Group,
   type JobPage,
   type KeyValue,
   MAX_BACKOFF_MS,
@@ -39,6 +38,7 @@ import {
   type Write,
   type WriteResult,
 } from "../../src/model/store.js";
+import type { Group } from "../../src/model/store-group.js";
 import { entriesWithin } from "../../src/store/entry-chunks.js";
 import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { checkWorld } from "./model-check.js";

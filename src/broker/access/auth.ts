@@ -68,6 +68,11 @@ export class Auth {
     return this.checkTransport(request) ?? this.#roleOf(request, token);
   }
 
+  /** For a caller in this process, which has no address to be refused by. */
+  roleOfToken(token: string): Role | undefined {
+    return this.#tokens.roleOf(token);
+  }
+
   #roleOf(request: IncomingMessage, token: string, sessions = false): AuthResult {
     const role = (sessions ? this.#browserLogin.roleOf(token) : undefined) ?? this.#tokens.roleOf(token);
     if (role === undefined) return this.#refuseToken(request);

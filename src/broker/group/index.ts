@@ -3,7 +3,7 @@
 import { asLaboroError, type LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { onRemoteIdle, releaseAllWaiting, STANDING_BUCKET } from "../../dispatch/index.js";
-import type { Group } from "../../model/store.js";
+import type { Group } from "../../model/store-group.js";
 import type { BrokerGroup, GroupBroker } from "../config/group.js";
 import type { Core } from "../core.js";
 import { PeerForwarder } from "./forwarding.js";

@@ -11,7 +11,7 @@ import { performance } from "node:perf_hooks";
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import type { Group, Member } from "../../model/store.js";
+import type { Group, Member } from "../../model/store-group.js";
 import type { Core } from "../core.js";
 import { type HeartbeatInfo, ownHeartbeatInfo, readHeartbeatInfo, type SelfInfo } from "./heartbeat-info.js";
 

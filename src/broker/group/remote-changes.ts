@@ -12,7 +12,7 @@ import type { Log } from "../../base/log.js";
 import { onMayLease } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { Group, JobSummary } from "../../model/store.js";
+import type { Group, JobSummary } from "../../model/store-group.js";
 import type { Core } from "../core.js";
 import { addRemoteJob, applyJob, applyProgress } from "./job-changes.js";
 

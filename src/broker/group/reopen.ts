@@ -90,6 +90,10 @@ class ReopeningBroker implements RunningBroker {
     return this.#current.tokenOf(...given);
   }
 
+  openLink(...given: Parameters<Broker["openLink"]>) {
+    return this.#current.openLink(...given);
+  }
+
   joinUrl(...given: Parameters<Broker["joinUrl"]>) {
     return this.#current.joinUrl(...given);
   }

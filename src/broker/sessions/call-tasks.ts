@@ -1,8 +1,9 @@
 /** Tasks of kind `call` at a worker that knows only requests: each is sent as a request, and the answer is the task's output and result. */
+import { randomUUID } from "node:crypto";
 import { now } from "../../base/clock.js";
 import type { ErrorCode } from "../../base/errors.js";
-import type { AttemptRange } from "../../dispatch/index.js";
-import type { WorkerId } from "../../model/ids.js";
+import type { AttemptRange, WorkerProfile } from "../../dispatch/index.js";
+import { SessionId, WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { Core } from "../core.js";
 import { isInRanges, rangeOf } from "./assigned-tasks.js";
@@ -103,3 +104,25 @@ export class CallTasks {
 }
 
 const nameOf = (job: Job["id"], index: number): string => `task ${job}.${index}`;
+
+/** The profile of a worker that takes calls one by one, and has none from before. */
+export const callWorkerProfile = (
+  protocol: string,
+  { name, pool, address }: { readonly name: string; readonly pool: string; readonly address: string },
+  services: readonly string[],
+  slots: number,
+): WorkerProfile => ({
+  id: WorkerId(`${protocol}:${name}`),
+  session: SessionId(randomUUID()),
+  name,
+  protocol,
+  pool,
+  tags: [],
+  services,
+  total: { slots },
+  reserveRequests: 0,
+  resumable: false,
+  canPrefetch: false,
+  taskKinds: ["call"],
+  address,
+});

@@ -13,6 +13,9 @@ import { isLocalData, localData } from "../../base/files/local-data.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../broker/operations/index.js";
 import { type Client, connect } from "../../client/client.js";
 import { type BrokerAccess, dataDirectory, findBroker, isBrokerConfigured } from "../../client/find-broker.js";
+import type { FollowOptions } from "../../client/follow.js";
+import { EndedTasks } from "../../model/ended-tasks.js";
+import type { JobProgress } from "../../model/progress.js";
 import { EXIT } from "./failures.js";
 import { printNotice } from "./print.js";
 import { probeBroker } from "./probe.js";
@@ -203,6 +206,27 @@ export async function askWithRetry<Name extends OperationName>(
       if (!isTransient(cause) || signal?.aborted === true) throw cause;
       if (!reported) printNotice("the broker is gone; waiting for it to come back");
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+/** Follows a job also while the broker is gone, and says so. */
+export async function* followWithRetry(
+  client: Client,
+  job: number,
+  options: FollowOptions = {},
+): AsyncGenerator<JobProgress, void> {
+  const ended = new EndedTasks(options.has);
+  for (let reported = false; ; reported = true) {
+    try {
+      for await (const progress of client.follow(job, { ...options, has: ended.ranges, reconnect: false })) {
+        yield progress;
+        for (const task of progress.tasks) ended.add(task);
+      }
+      return;
+    } catch (cause) {
+      if (!isTransient(cause) || options.signal?.aborted === true) throw cause;
+      if (!reported) printNotice("the broker is gone; waiting for it to come back");
     }
   }
 }

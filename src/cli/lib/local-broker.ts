@@ -12,7 +12,7 @@ import { type Client, connect } from "../../client/client.js";
 import { findBroker } from "../../client/find-broker.js";
 import type { Job } from "../../model/job.js";
 import { startBroker } from "../../server.js";
-import { startWorker, type Worker } from "../../worker/index.js";
+import { startWorker, type Worker, type WorkerOptions } from "../../worker/index.js";
 import { printNotice } from "./print.js";
 
 export interface LocalBroker {
@@ -70,11 +70,13 @@ export async function openLocalBroker(
 }
 
 async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: Job) => boolean): Promise<LocalBroker> {
-  const broker = await startBroker({ dir, port: 0, retention: RETENTION, holdAtStart, log: ERRORS_ONLY });
+  const broker = await startBroker({
+    ...{ dir, port: 0, retention: RETENTION, holdAtStart, log: ERRORS_ONLY },
+    listenLater: slots > 0,
+  });
   tidy(dir);
-  const { url, token } = broker;
-  const worker = slots === 0 ? undefined : localWorker(dir, url, token, slots, false);
-  const client = await connect({ broker: url, token, name: "run" });
+  const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots, false);
+  const client = await connect({ broker, name: "run" });
   return {
     client,
     started: { broker, worker },
@@ -88,7 +90,7 @@ async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: J
 
 function localWorker(
   dir: string,
-  broker: string | readonly string[],
+  broker: WorkerOptions["broker"],
   token: string,
   slots: number,
   spool: boolean,

@@ -4,15 +4,17 @@ import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../../base/addresses.js";
 import { badInput } from "../../base/errors.js";
+import type { Experiment } from "../../protocols/runexp/broker/experiments.js";
 import { Aftermath } from "../../protocols/runexp/experiments/aftermath.js";
-import {
-  displayPath,
-  type FoundExperiment,
-  findExperiments,
-  toLatin1,
-} from "../../protocols/runexp/experiments/folder.js";
+import { findExperiments } from "../../protocols/runexp/experiments/folder.js";
 import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/progress-output.js";
-import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP_PATTERN } from "../../protocols/runexp/messages.js";
+import {
+  DEFAULT_GROUP,
+  DEFAULT_RUNEXP_PORT,
+  displayName,
+  GROUP_PATTERN,
+  toLatin1,
+} from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
@@ -104,7 +106,7 @@ async function run(dir: string, options: Options): Promise<void> {
   );
   printCounts(screen, all.length, remaining.length);
   if (options.print === true) {
-    for (const { path } of remaining) screen.line(`${runs}/${displayPath(path)}`);
+    for (const { path } of remaining) screen.line(`${runs}/${displayName(path)}`);
     return;
   }
   if (remaining.length === 0) return;
@@ -137,7 +139,7 @@ function printCounts(screen: ProgressOutput, all: number, left: number): void {
   }
 }
 
-function inOrder(left: FoundExperiment[], sorted: boolean): readonly FoundExperiment[] {
+function inOrder(left: Experiment[], sorted: boolean): readonly Experiment[] {
   if (sorted) return left;
   for (let at = left.length - 1; at > 0; at--) {
     const other = Math.floor(Math.random() * (at + 1));

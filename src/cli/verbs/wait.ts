@@ -2,7 +2,7 @@
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
-import { addBrokerOptions, askWithRetry, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, followWithRetry, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { OPEN_STATES } from "../lib/job-states.js";
@@ -57,8 +57,8 @@ async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: nu
   const stop = new AbortController();
   const ended = new Set<number>();
   const waits = jobs.map(async (job) => {
-    await askWithRetry(client, "wait", { job }, stop.signal);
-    ended.add(job);
+    const follow = followWithRetry(client, job, { tasks: false, signal: stop.signal });
+    for await (const { ended: end } of follow) if (end !== undefined) ended.add(job);
   });
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

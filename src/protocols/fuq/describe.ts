@@ -3,22 +3,16 @@ import type { TracedMessage } from "../../base/traced-connections.js";
 import type { Bytes } from "../../model/recipe.js";
 import { splitCounts } from "./codec.js";
 import type { MessageV1, UnreadableV1 } from "./codec-v1.js";
-import {
-  ERRORS,
-  errorName,
-  type Message,
-  STATUSES,
-  STOP_AT_ONCE,
-  type Task,
-  type Unreadable,
-  type Update,
-} from "./messages.js";
+import { ERRORS, errorName, type Message, STATUSES, STOP_AT_ONCE, type Task, type Unreadable } from "./messages.js";
+import { descriptionFields, pairFields, updateFields } from "./payloads.js";
+
+type Fields = TracedMessage["fields"];
 
 export function describeMessage(message: Message | Unreadable): TracedMessage {
   return { name: message.type, fields: fieldsOf(message) };
 }
 
-export function fieldsOf(message: Message | Unreadable): Readonly<Record<string, unknown>> {
+function fieldsOf(message: Message | Unreadable): Fields {
   const { seq } = message;
   switch (message.type) {
     case "OK":
@@ -32,7 +26,7 @@ export function fieldsOf(message: Message | Unreadable): Readonly<Record<string,
     case "UPDATE":
       return { seq, ...updateFields(message.update) };
     case "CANCEL":
-      return { seq, tasks: message.pairs.map(({ jobId, task }) => ({ JobId: jobId, Task: task })) };
+      return { seq, tasks: message.pairs.map(pairFields) };
     case "STOP":
       return { seq, n: describeCount(message.count) };
     case "ERROR":
@@ -50,7 +44,7 @@ export function describeMessageV1(message: MessageV1 | UnreadableV1): TracedMess
   return { name: message.type, fields: fieldsOfV1(message) };
 }
 
-export function fieldsOfV1(message: MessageV1 | UnreadableV1): Readonly<Record<string, unknown>> {
+function fieldsOfV1(message: MessageV1 | UnreadableV1): Fields {
   switch (message.type) {
     case "OK":
       return { nproc: message.nproc };
@@ -67,24 +61,20 @@ export function fieldsOfV1(message: MessageV1 | UnreadableV1): Readonly<Record<s
   }
 }
 
-export function taskFields({ task, job }: Task): Readonly<Record<string, unknown>> {
+function taskFields({ task, job }: Task): Fields {
+  const { name, workingDir, loggingDir, command, status } = job;
   return {
     Task: task,
-    JobId: job.jobId,
-    Name: text(job.name),
-    NumTasks: job.numTasks,
-    WorkingDir: text(job.workingDir),
-    LoggingDir: text(job.loggingDir),
-    Command: text(job.command),
-    Status: STATUSES[job.status] ?? job.status,
+    ...descriptionFields(job),
+    Name: text(name),
+    WorkingDir: text(workingDir),
+    LoggingDir: text(loggingDir),
+    Command: text(command),
+    Status: STATUSES[status] ?? status,
   };
 }
 
-export function updateFields({ jobId, task, success, status, newJob }: Update): Readonly<Record<string, unknown>> {
-  return { JobId: jobId, Task: task, Success: success, Status: status, NewJob: newJob && { NumProc: newJob.numProc } };
-}
-
-function errorArgument(code: number, arg0: number): Readonly<Record<string, unknown>> {
+function errorArgument(code: number, arg0: number): Fields {
   if (code === ERRORS.no_procs) return splitCounts(arg0);
   return arg0 === 0 ? {} : { arg0 };
 }

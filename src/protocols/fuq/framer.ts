@@ -7,17 +7,19 @@ export interface Layout {
   readonly sizeOf: (header: Buffer) => number;
 }
 
-export interface FramerResult {
+interface FramerResult {
   readonly messages: readonly Buffer[];
   /** The stream cannot be read from here on. */
   readonly failure?: LaboroError;
 }
 
+const NOTHING = Buffer.alloc(0);
+
 export class Framer {
   readonly #layout: Layout;
   readonly #limit: number;
-  /** What has come of a message that is not whole; grows with what comes, never with what is claimed. */
-  #partial = Buffer.alloc(0);
+  /** What has come of a message that is not whole, and room for more; grows with what comes, never with what is claimed. */
+  #partial = NOTHING;
   #length = 0;
   #failure: LaboroError | undefined;
 
@@ -35,65 +37,44 @@ export class Framer {
   push(chunk: Buffer): FramerResult {
     if (this.#failure !== undefined) return { messages: [], failure: this.#failure };
     const messages: Buffer[] = [];
-    let rest = chunk;
+    let rest = this.#length === 0 ? chunk : this.#append(chunk);
     try {
-      while (rest.length > 0) {
-        if (this.#length > 0) {
-          rest = this.#complete(rest, messages);
-          continue;
-        }
-        const size = this.#sizeAt(rest);
-        if (size === undefined || rest.length < size) {
-          this.#append(rest, size ?? this.#layout.headerSize);
-          break;
-        }
+      for (let size = this.#sizeOf(rest); size <= rest.length; size = this.#sizeOf(rest)) {
         messages.push(rest.subarray(0, size));
         rest = rest.subarray(size);
       }
     } catch (cause) {
       this.#failure = asLaboroError(cause);
-      this.#partial = Buffer.alloc(0);
+      this.#partial = NOTHING;
       return { messages, failure: this.#failure };
+    }
+    if (rest.length !== this.#length) {
+      // The messages are views of the old bytes.
+      this.#partial = NOTHING;
+      this.#length = 0;
+      this.#append(rest);
     }
     return { messages };
   }
 
-  /** Adds to the message that has begun, and gives what is left over. */
-  #complete(chunk: Buffer, messages: Buffer[]): Buffer {
-    const known = this.#sizeAt(this.#partial.subarray(0, this.#length));
-    const size = known ?? this.#layout.headerSize;
-    const part = chunk.subarray(0, size - this.#length);
-    this.#append(part, size);
-    // A header that is now whole may be a message of its own, or the beginning of one.
-    if (known !== undefined || this.#sizeAt(this.#partial.subarray(0, this.#length)) === this.#length)
-      this.#emit(size, messages);
-    return chunk.subarray(part.length);
-  }
-
-  #emit(size: number, messages: Buffer[]): void {
-    if (this.#length < size) return;
-    messages.push(this.#partial.subarray(0, size));
-    this.#partial = Buffer.alloc(0);
-    this.#length = 0;
-  }
-
-  #sizeAt(bytes: Buffer): number | undefined {
-    if (bytes.length < this.#layout.headerSize) return undefined;
+  /** Of the whole message, or of its header while that is not whole. */
+  #sizeOf(bytes: Buffer): number {
+    if (bytes.length < this.#layout.headerSize) return this.#layout.headerSize;
     const size = this.#layout.sizeOf(bytes);
-    if (size > this.#limit) {
-      throw badMessage(`a message claims ${size} bytes, the limit is ${this.#limit}`);
-    }
+    if (size > this.#limit) throw badMessage(`a message claims ${size} bytes, the limit is ${this.#limit}`);
     return size;
   }
 
-  #append(bytes: Buffer, size: number): void {
+  /** All that is kept now. */
+  #append(bytes: Buffer): Buffer {
     const needed = this.#length + bytes.length;
     if (needed > this.#partial.length) {
-      const wider = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(size, this.#partial.length * 2)));
+      const wider = Buffer.allocUnsafeSlow(Math.max(needed, this.#partial.length * 2));
       this.#partial.copy(wider, 0, 0, this.#length);
       this.#partial = wider;
     }
     bytes.copy(this.#partial, this.#length);
     this.#length = needed;
+    return this.#partial.subarray(0, needed);
   }
 }

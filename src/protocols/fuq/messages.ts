@@ -79,6 +79,11 @@ export interface TaskPair {
   readonly task: number;
 }
 
+export const pairOf = ({ task, job: { jobId } }: Task): TaskPair => ({ jobId, task });
+
+/** What a task is kept under. */
+export const pairKey = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;
+
 export interface Ok {
   readonly type: "OK";
   /** Free slots. */

@@ -13,6 +13,9 @@ const MAX_KEY = 64;
 /** From 0xc0 on: the bytes after the token that hold the number itself, or the length of what follows. */
 const HEADS = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4] as const;
 
+type Readers = Readonly<Record<string, (from: MsgpackReader, key: string) => unknown>>;
+type Fields<R extends Readers> = { readonly [K in keyof R]?: Exclude<ReturnType<R[K]>, undefined> };
+
 export class MsgpackReader {
   readonly #bytes: Buffer;
   #at = 0;
@@ -68,43 +71,48 @@ export class MsgpackReader {
     return isUtf8(bytes) ? bytes.toString() : new Uint8Array(bytes);
   }
 
-  /** Calls back for each item; undefined where there is nil. */
-  list<T>(what: string, most: number, item: () => T): T[] | undefined {
-    const token = this.#next();
-    if (token === NIL) return undefined;
-    const isShort = token >= 0x90 && token < 0xa0;
-    if (!isShort && token !== 0xdc && token !== 0xdd) throw this.#unlike(what, token, "a list");
-    const length = isShort ? token & 0x0f : this.#length(token);
+  /** Undefined where there is nil. */
+  list<T>(what: string, most: number, readItem: (from: this) => T): T[] | undefined {
+    const length = this.#itemCount(what, "a list", 0x90, 0xdc);
+    if (length === undefined) return undefined;
     if (length > most) throw badMessage(`${what} has ${length} items, expected at most ${most}`);
     this.#mustHold(length);
-    const items: T[] = [];
-    for (let i = 0; i < length; i++) items.push(item());
-    return items;
+    return Array.from({ length }, () => readItem(this));
   }
 
-  /** Gives each key to `field`, which reads its value or says false; then it is walked over. False where there is nil. */
-  struct(what: string, field: (key: string) => boolean): boolean {
-    const token = this.#next();
-    if (token === NIL) return false;
-    const isShort = token >= 0x80 && token < 0x90;
-    if (!isShort && token !== 0xde && token !== 0xdf) throw this.#unlike(what, token, "a map");
-    const length = isShort ? token & 0x0f : this.#length(token);
+  /** The fields that are there, of those that have a reader; others are walked over. Undefined where there is nil. */
+  struct<R extends Readers>(what: string, readers: R): Fields<R> | undefined {
+    const length = this.#itemCount(what, "a map", 0x80, 0xde);
+    if (length === undefined) return undefined;
     this.#mustHold(length * 2);
+    const fields: Record<string, unknown> = {};
     for (let i = 0; i < length; i++) {
       const key = this.#key();
-      if (key === undefined || !field(key)) this.#skip();
+      const read = key !== undefined && Object.hasOwn(readers, key) ? readers[key] : undefined;
+      if (key === undefined || read === undefined) this.#skip();
+      else fields[key] = read(this, key);
     }
-    return true;
+    return fields as Fields<R>;
+  }
+
+  /** How many items a list or map has, by the token of its smallest form and the first of its two longer ones; undefined for nil. */
+  #itemCount(what: string, expected: string, short: number, long: number): number | undefined {
+    const token = this.#next();
+    if (token === NIL) return undefined;
+    if (token >= short && token < short + 0x10) return token & 0x0f;
+    if (token !== long && token !== long + 1) throw this.#unlike(what, token, expected);
+    return this.#length(token);
   }
 
   /** A key that may be a field's; undefined for any other. */
   #key(): string | undefined {
-    const length = this.#textLength(this.#peek(), this.#at + 1);
+    const start = this.#at;
+    const length = this.#textLength(this.#next());
     if (length === undefined || length > MAX_KEY) {
+      this.#at = start;
       this.#skip();
       return undefined;
     }
-    this.#textLength(this.#next());
     const at = this.#skipBytes(length);
     return this.#bytes.toString("latin1", at, at + length);
   }
@@ -130,14 +138,11 @@ export class MsgpackReader {
     }
   }
 
-  /** How long the text or bytes of this token are; without `from` the length is read and passed. */
-  #textLength(token: number, from?: number): number | undefined {
+  /** How long the text or bytes of this token are; undefined where it is neither. */
+  #textLength(token: number): number | undefined {
     if (token >= 0xa0 && token < 0xc0) return token & 0x1f;
     const isLong = (token >= 0xd9 && token <= 0xdb) || (token >= 0xc4 && token <= 0xc6);
-    if (!isLong) return undefined;
-    if (from === undefined) return this.#length(token);
-    const head = HEADS[token - 0xc0] ?? 0;
-    return from + head <= this.#bytes.length ? this.#bytes.readUIntBE(from, head) : undefined;
+    return isLong ? this.#length(token) : undefined;
   }
 
   #length(token: number): number {

@@ -4,84 +4,66 @@
  */
 import type { Bytes } from "../../model/recipe.js";
 
-export class MsgpackWriter {
-  #buffer = Buffer.allocUnsafe(256);
-  #length = 0;
+type Value = null | boolean | number | Bytes | readonly Value[] | { readonly [field: string]: Value };
 
-  bytes(): Buffer {
-    return this.#buffer.subarray(0, this.#length);
-  }
+export function packMsgpack(value: Value): Buffer {
+  const parts: Uint8Array[] = [];
+  pack(value, parts);
+  return Buffer.concat(parts);
+}
 
-  nil(): void {
-    this.#byte(0xc0);
-  }
-
-  flag(value: boolean): void {
-    this.#byte(value ? 0xc3 : 0xc2);
-  }
-
-  integer(value: number): void {
-    if (value >= 0) {
-      if (value < 0x80) this.#byte(value);
-      else if (value < 0x100) this.#number(0xcc, value, 1);
-      else if (value < 0x1_0000) this.#number(0xcd, value, 2);
-      else if (value < 0x1_0000_0000) this.#number(0xce, value, 4);
-      else this.#long(0xcf, value);
-    } else if (value >= -0x20) this.#byte(value & 0xff);
-    else if (value >= -0x80) this.#number(0xd0, value + 0x100, 1);
-    else if (value >= -0x8000) this.#number(0xd1, value + 0x1_0000, 2);
-    else if (value >= -0x8000_0000) this.#number(0xd2, value + 0x1_0000_0000, 4);
-    else this.#long(0xd3, value);
-  }
-
-  text(value: Bytes): void {
+function pack(value: Value, parts: Uint8Array[]): void {
+  if (value === null) parts.push(Buffer.of(0xc0));
+  else if (typeof value === "boolean") parts.push(Buffer.of(value ? 0xc3 : 0xc2));
+  else if (typeof value === "number") parts.push(integer(value));
+  else if (typeof value === "string" || value instanceof Uint8Array) {
     const bytes = typeof value === "string" ? Buffer.from(value) : value;
-    const { length } = bytes;
-    if (length < 0x20) this.#byte(0xa0 | length);
-    else if (length < 0x100) this.#number(0xd9, length, 1);
-    else if (length < 0x1_0000) this.#number(0xda, length, 2);
-    else this.#number(0xdb, length, 4);
-    this.#reserve(length);
-    this.#buffer.set(bytes, this.#length);
-    this.#length += length;
+    parts.push(textHead(bytes.length), bytes);
+  } else if (isList(value)) {
+    parts.push(listHead(value.length));
+    for (const one of value) pack(one, parts);
+  } else {
+    const fields = Object.entries(value);
+    // No struct of fuq has more than the 15 fields of the smallest form.
+    parts.push(Buffer.of(0x80 | fields.length));
+    for (const field of fields) for (const one of field) pack(one, parts);
   }
+}
 
-  list<T>(items: readonly T[], item: (one: T) => void): void {
-    const { length } = items;
-    if (length < 0x10) this.#byte(0x90 | length);
-    else if (length < 0x1_0000) this.#number(0xdc, length, 2);
-    else this.#number(0xdd, length, 4);
-    for (const one of items) item(one);
-  }
+const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
 
-  /** The head of a map of at most 15 fields; each is a `text` and its value. */
-  map(fields: number): void {
-    this.#byte(0x80 | fields);
+function integer(value: number): Buffer {
+  if (value >= 0) {
+    if (value < 0x80) return Buffer.of(value);
+    if (value < 0x100) return number(0xcc, value, 1);
+    if (value < 0x1_0000) return number(0xcd, value, 2);
+    return value < 0x1_0000_0000 ? number(0xce, value, 4) : long(0xcf, value);
   }
+  if (value >= -0x20) return Buffer.of(value & 0xff);
+  if (value >= -0x80) return number(0xd0, value + 0x100, 1);
+  if (value >= -0x8000) return number(0xd1, value + 0x1_0000, 2);
+  return value >= -0x8000_0000 ? number(0xd2, value + 0x1_0000_0000, 4) : long(0xd3, value);
+}
 
-  #byte(value: number): void {
-    this.#reserve(1);
-    this.#buffer[this.#length++] = value;
-  }
+function textHead(length: number): Buffer {
+  if (length < 0x20) return Buffer.of(0xa0 | length);
+  if (length < 0x100) return number(0xd9, length, 1);
+  return length < 0x1_0000 ? number(0xda, length, 2) : number(0xdb, length, 4);
+}
 
-  #number(token: number, value: number, width: number): void {
-    this.#byte(token);
-    this.#reserve(width);
-    this.#length = this.#buffer.writeUIntBE(value, this.#length, width);
-  }
+function listHead(length: number): Buffer {
+  if (length < 0x10) return Buffer.of(0x90 | length);
+  return length < 0x1_0000 ? number(0xdc, length, 2) : number(0xdd, length, 4);
+}
 
-  #long(token: number, value: number): void {
-    this.#byte(token);
-    this.#reserve(8);
-    const whole = BigInt(value);
-    this.#length = this.#buffer.writeBigUInt64BE(BigInt.asUintN(64, whole), this.#length);
-  }
+function number(token: number, value: number, width: number): Buffer {
+  const bytes = Buffer.alloc(1 + width, token);
+  bytes.writeUIntBE(value, 1, width);
+  return bytes;
+}
 
-  #reserve(more: number): void {
-    const needed = this.#length + more;
-    if (needed <= this.#buffer.length) return;
-    const wider = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
-    this.#buffer.copy(wider, 0, 0, this.#length);
-    this.#buffer = wider;
-  }
+function long(token: number, value: number): Buffer {
+  const bytes = Buffer.alloc(9, token);
+  bytes.writeBigUInt64BE(BigInt.asUintN(64, BigInt(value)), 1);
+  return bytes;
 }

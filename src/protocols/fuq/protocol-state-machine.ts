@@ -30,7 +30,7 @@ export interface ProtocolStateMachineOptions {
   /** Who speaks first: on a raw stream the foreman says OK(0), on a WebSocket the worker says HELLO. */
   readonly greeting: Side;
   /** The greatest sequence number; tests set one that they can reach. */
-  readonly maxSequence?: number;
+  readonly maxSequence?: number | undefined;
   /** Requests of the other end that wait here; one more is refused with ERROR(overflow). */
   readonly queueLimit?: number;
   /** The other end may be an original program, which does not know RESET: one is sent only where the numbers are used up. */

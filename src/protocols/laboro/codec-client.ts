@@ -1,11 +1,40 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
-import { flag, integer } from "../../model/input.js";
+import type { JobId } from "../../model/ids.js";
+import { flag, integer, unexpectedValue } from "../../model/input.js";
+import type { Counters } from "../../model/job.js";
+import type { TaskEnd } from "../../model/outcome.js";
+import type { EndedTask, RunningTask } from "../../model/progress.js";
+import type { Ranges } from "../../model/ranges.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
-import { amount, body, clipped, count, errorCode, jobId, name, text } from "./codec-fields.js";
-import { absent, HEARTBEAT, type MessageCodecs, RELAY, readTaken, writeTaken } from "./codec-from-worker.js";
+import {
+  amount,
+  attemptOf,
+  body,
+  clipped,
+  count,
+  enumValue,
+  errorCode,
+  jobId,
+  name,
+  type Row,
+  rows,
+  text,
+} from "./codec-fields.js";
+import {
+  absent,
+  HEARTBEAT,
+  type MessageCodecs,
+  RELAY,
+  readDone,
+  readTaken,
+  writeDone,
+  writeTaken,
+} from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT } from "./codec-limits.js";
 import { BROKERS } from "./codec-to-worker.js";
 import type { FromClient, ToClient } from "./messages.js";
+
+const ENDS: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 
 export const FROM_CLIENT: MessageCodecs<FromClient> = {
   HEARTBEAT,
@@ -55,8 +84,21 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
   },
   FOLLOW: {
     number: 44,
-    write: (m) => [44, m.job],
-    read: (row) => ({ type: "FOLLOW", job: jobId(row[1]) }),
+    write: (m) => [44, m.id, m.job, m.tasks, m.live, m.relay, m.has.map(({ first, last }) => [first, last])],
+    read: (row) => ({
+      type: "FOLLOW",
+      id: count(row[1], "id"),
+      job: jobId(row[2]),
+      tasks: flag(row[3], "tasks"),
+      live: flag(row[4], "live"),
+      relay: flag(row[5], "relay"),
+      has: readHas(row[6]),
+    }),
+  },
+  FOLLOW_CREDIT: {
+    number: 46,
+    write: (m) => [46, m.id, m.tasks],
+    read: (row) => ({ type: "FOLLOW_CREDIT", id: count(row[1], "id"), tasks: count(row[2], "tasks") }),
   },
   TAKEN: {
     number: 45,
@@ -94,6 +136,29 @@ export const TO_CLIENT: MessageCodecs<ToClient> = {
     write: (m) => (m.value === undefined ? [52, m.id] : [52, m.id, m.value]),
     read: (row) => ({ type: "RESULT", id: count(row[1], "id"), value: row[2] }),
   },
+  PROGRESS: {
+    number: 54,
+    write: (m) => [
+      54,
+      m.id,
+      m.job,
+      m.tasks.map((task) => writeEnded(m.job, task)),
+      m.counters === undefined ? null : [m.counters.succeeded, m.counters.failed, m.counters.cancelled],
+      m.running?.map(({ index, number, attempt }) => [index, number, attempt]) ?? null,
+      m.held ?? null,
+      m.ended === undefined ? null : ENDS.indexOf(m.ended),
+    ],
+    read: (row) => ({
+      type: "PROGRESS",
+      id: count(row[1], "id"),
+      job: jobId(row[2]),
+      tasks: rows(row[3], "tasks", readEnded),
+      ...(absent(row[4]) ? {} : { counters: readCounters(row[4]) }),
+      ...(absent(row[5]) ? {} : { running: rows(row[5], "running", readRunning) }),
+      ...(absent(row[6]) ? {} : { held: flag(row[6], "held") }),
+      ...(absent(row[7]) ? {} : { ended: enumValue(row[7], "ended", ENDS) }),
+    }),
+  },
   ERROR: {
     number: 53,
     write: (m) => [53, m.id, m.code, clipped(m.message)],
@@ -105,3 +170,48 @@ export const TO_CLIENT: MessageCodecs<ToClient> = {
     }),
   },
 };
+
+/** As in DONE, with what the broker adds. */
+const writeEnded = (job: JobId, task: EndedTask): Row => [
+  task.number,
+  ENDS.indexOf(task.state),
+  task.worker,
+  writeDone({ ...task, job }),
+];
+
+function readEnded(row: Row): EndedTask {
+  if (!Array.isArray(row[3])) throw unexpectedValue("a task that ended", "a row", row[3]);
+  const { job: _, ...outcome } = readDone(row[3]);
+  return {
+    ...outcome,
+    number: count(row[0], "number"),
+    state: enumValue(row[1], "state", ENDS),
+    worker: name(row[2], "worker"),
+  };
+}
+
+const readRunning = (row: Row): RunningTask => ({
+  index: count(row[0], "index"),
+  number: count(row[1], "number"),
+  attempt: attemptOf(row[2]),
+});
+
+function readCounters(value: unknown): Counters {
+  if (!Array.isArray(value)) throw unexpectedValue("counters", "a row", value);
+  const [succeeded, failed, cancelled] = value as unknown[];
+  return {
+    succeeded: count(succeeded, "succeeded"),
+    failed: count(failed, "failed"),
+    cancelled: count(cancelled, "cancelled"),
+  };
+}
+
+/** In order, without overlaps, as ranges are everywhere. */
+function readHas(value: unknown): Ranges {
+  let end = -2;
+  return rows(value, "has", (row) => {
+    const first = integer(row[0], "first", end + 2, Number.MAX_SAFE_INTEGER);
+    end = integer(row[1], "last", first, Number.MAX_SAFE_INTEGER);
+    return { first, last: end };
+  });
+}

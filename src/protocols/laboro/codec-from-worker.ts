@@ -147,7 +147,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
 };
 
 /** A row ends where the rest of the fields is absent; one in the middle is nil. */
-function writeDone(task: DoneTask): Row {
+export function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
   const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputBytes];
@@ -158,7 +158,7 @@ function writeDone(task: DoneTask): Row {
   return row;
 }
 
-function readDone(row: Row): DoneTask {
+export function readDone(row: Row): DoneTask {
   const task: { -readonly [Key in keyof DoneTask]: DoneTask[Key] } = {
     job: jobId(row[0]),
     index: count(row[1], "index"),

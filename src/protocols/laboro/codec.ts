@@ -12,7 +12,7 @@ import { LARGE_SUBMISSION } from "../../model/job-input.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
 import type { MessageCodec, Row } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
-import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
+import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
 import { scan } from "./codec-scan.js";
 import { TO_WORKER } from "./codec-to-worker.js";
 import {
@@ -66,7 +66,17 @@ const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
   brokerToClient: byNumber(TO_CLIENT),
 };
 
-/** Throws LABORO_BAD_INPUT for a message that the other end would refuse, so that no bad value of a caller ends a link. */
+/** Messages with values that a caller of the SDK or of the HTTP API gave. All others hold what laboro itself made. */
+const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
+  ...(["JOIN", "SERVICES", "REPLY"] as const),
+  ...(["RECIPE", "CONFIG"] as const),
+  ...(["HELLO", "REQUEST", "OPERATION", "RESULT"] as const),
+]);
+
+const hasGivenValues = (message: LinkMessage): boolean =>
+  WITH_GIVEN_VALUES.has(message.type) || (message.type === "TASKS" && message.entries !== undefined);
+
+/** Throws LABORO_BAD_INPUT where a caller gave a value that the other end would refuse: it must not end the link. */
 export function encodeMessage(message: LinkMessage): Uint8Array {
   const codec = CODECS[message.type];
   try {
@@ -74,18 +84,38 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
     const bytes = packr.pack(row);
     // The packer goes on using the largest buffer it ever needed.
     if (bytes.length > 1024 * 1024) packr.useBuffer(Buffer.allocUnsafeSlow(8192));
-    if (bytes.length > FRAME_LIMIT - 5) {
-      throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes.length} bytes, a frame holds ${FRAME_LIMIT}`);
+    checkSize(bytes.length);
+    if (hasGivenValues(message)) {
+      scan(bytes, MESSAGE_LIMITS);
+      codec.read(row);
     }
-    scan(bytes, MESSAGE_LIMITS);
-    codec.read(row);
     return bytes;
   } catch (cause) {
-    const code =
-      cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE" ? cause.code : "LABORO_BAD_INPUT";
-    const text = cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError(code, `${message.type} cannot be sent: ${text}`, { cause });
+    throw cannotSend(message, cause);
   }
+}
+
+/** The message as the other end reads it, without its bytes. Throws LABORO_BAD_INPUT. */
+export function readBack<Message extends LinkMessage & { readonly body: Uint8Array }>(message: Message): Message {
+  const codec = CODECS[message.type];
+  try {
+    const read = codec.read(codec.write(message)) as Message;
+    checkSize(read.body.length + NAME_LIMIT);
+    return read;
+  } catch (cause) {
+    throw cannotSend(message, cause);
+  }
+}
+
+function checkSize(bytes: number): void {
+  if (bytes <= FRAME_LIMIT - 5) return;
+  throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes} bytes, a frame holds ${FRAME_LIMIT}`);
+}
+
+function cannotSend({ type }: LinkMessage, cause: unknown): LaboroError {
+  const code = cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE" ? cause.code : "LABORO_BAD_INPUT";
+  const text = cause instanceof Error ? cause.message : String(cause);
+  return new LaboroError(code, `${type} cannot be sent: ${text}`, { cause });
 }
 
 /** Encoded messages as one frame. */

@@ -1,26 +1,24 @@
 /**
- * One link over one WebSocket, at either end: messages in, messages out.
+ * One link, at either end: messages in, messages out. A transport carries them: a WebSocket, or memory where both ends are in one process.
  *
- *   open    frames are decoded and delivered, messages are sent
+ *   open    messages are delivered and sent
  *   closed  nothing is delivered or sent any more; onClose has been called, once
  *
  * It is closed by close(), by the peer, by the network, by a heartbeat that found the peer silent, by a frame that is not of this
- * link, by a handler that threw, or by a peer that does not read. The close handshake of the WebSocket may take a while longer. Messages
+ * link, by a handler that threw, or by a peer that does not read. The close handshake of a WebSocket may take a while longer. Messages
  * of one frame are delivered as one batch.
  */
-import type { RawData, ServerOptions, WebSocket } from "ws";
-import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/errors.js";
+import type { ServerOptions, WebSocket } from "ws";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { TracedConnection } from "../../base/traced-connections.js";
-import { decodeFrame, type Sender, type SentBy } from "./codec.js";
+import type { Sender } from "./codec.js";
 import { isErrorCode } from "./codec-fields.js";
 import { FRAME_LIMIT } from "./codec-limits.js";
 import { describeMessage } from "./describe.js";
-import { Heartbeat } from "./heartbeat.js";
+import { MemorySocket } from "./memory-transport.js";
 import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
-import { Outbox } from "./outbox.js";
-
-/** Bytes that may wait for a peer that reads slowly. */
-export const BUFFER_LIMIT = 64 * 1024 * 1024;
+import { SocketTransport } from "./socket-transport.js";
+import type { Transport, TransportEvents } from "./transport.js";
 
 /**
  * How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer the close frame
@@ -67,41 +65,32 @@ export interface ConnectionOptions {
 }
 
 export class Connection<In extends LinkMessage, Out extends LinkMessage> {
-  readonly #socket: WebSocket;
+  readonly #transport: Transport;
   readonly #options: ConnectionOptions;
-  readonly #outbox: Outbox;
-  readonly #heartbeat: Heartbeat;
   #handler: LinkHandler<In>;
-  #from: Sender;
   #open = true;
-  #framesSent = 0;
-  #framesReceived = 0;
-  #fault: Error | undefined;
 
-  constructor(socket: WebSocket, options: ConnectionOptions, handler: LinkHandler<In>) {
-    this.#socket = socket;
+  constructor(socket: WebSocket | MemorySocket, options: ConnectionOptions, handler: LinkHandler<In>) {
     this.#options = options;
     this.#handler = handler;
-    this.#from = options.from;
-    this.#outbox = new Outbox((frame) => this.#transmit(frame));
-    this.#heartbeat = new Heartbeat({
-      sendBeat: () => this.#sendHeartbeat(),
-      onTimeout: () => this.#terminate("nothing was heard for three heartbeats"),
-      sent: () => this.#framesSent,
-      received: () => options.transport?.bytesRead ?? this.#framesReceived,
-    });
-    socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
-    socket.on("error", (error) => this.#onSocketError(error));
-    socket.on("close", (code, reason) => this.#ended(code, reason.toString()));
+    const events: TransportEvents = {
+      onBatch: (batch, bytes) => this.#receive(batch, bytes),
+      onFault: (code, error) => this.#fail(code, error),
+      onDead: (text) => this.#terminate(text),
+      onEnded: (code, text) =>
+        this.#finish(code === 1006 ? { by: "network", code, text } : { by: "peer", code, text, ...errorNamedIn(text) }),
+    };
+    this.#transport =
+      socket instanceof MemorySocket ? socket.open(events) : new SocketTransport(socket, options, events);
   }
 
   get isOpen(): boolean {
     return this.#open;
   }
 
-  /** Bytes that were sent and have not left this process. A sender of much checks it before it sends more. */
+  /** Bytes that were sent and have not been passed on. A sender of much checks it before it sends more. */
   get bufferedBytes(): number {
-    return this.#socket.bufferedAmount + this.#outbox.bytes;
+    return this.#transport.bufferedBytes;
   }
 
   /** Goes out with all else of this turn. Once closed, nothing happens. Throws LABORO_BAD_INPUT. */
@@ -109,12 +98,12 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     if (!this.#open) return;
     const { traced } = this.#options;
     if (traced?.recording === true) traced.sent(() => describeMessage(message));
-    this.#outbox.push(message);
+    this.#transport.send(message);
   }
 
   /** From now on HEARTBEATs go and are expected. */
   startHeartbeat(intervalMs: number): void {
-    if (this.#open) this.#heartbeat.start(intervalMs);
+    if (this.#open) this.#transport.startHeartbeat(intervalMs);
   }
 
   /** The same connection, for the session that takes over once the first message has said who calls. */
@@ -124,99 +113,48 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     return taken;
   }
 
-  /** Sends what waits, then the close frame. */
+  /** Sends what waits, then the reason. */
   close(code = 1000, text = ""): void {
     this.#closeWith({ by: "us", code, text });
   }
 
-  #transmit(frame: Uint8Array): void {
-    const limit = this.#options.bufferLimit ?? BUFFER_LIMIT;
-    const unread = this.#socket.bufferedAmount;
-    if (unread > limit) {
-      this.#terminate(`${unread} bytes wait for a peer that does not read, the limit is ${limit}`);
-      return;
-    }
-    this.#framesSent++;
-    this.#socket.send(frame);
-  }
-
-  #sendHeartbeat(): void {
-    this.#options.traced?.sent(() => ({ name: "HEARTBEAT", fields: {} }));
-    this.#outbox.push({ type: "HEARTBEAT" });
-    this.#outbox.flush();
-  }
-
-  #receive(data: RawData, isBinary: boolean): void {
+  #receive(batch: readonly LinkMessage[], bytes: number): void {
     if (!this.#open) return;
-    this.#framesReceived++;
-    let batch: readonly LinkMessage[];
-    try {
-      batch = this.#decode(data, isBinary);
-    } catch (cause) {
-      this.#fail(isBinary ? 1007 : 1003, asLaboroError(cause));
-      return;
-    }
     const { traced } = this.#options;
     if (traced?.recording === true) for (const one of batch) traced.received(() => describeMessage(one));
     try {
-      this.#handler.onMessages(batch as readonly In[], (data as Uint8Array).length);
+      this.#handler.onMessages(batch as readonly In[], bytes);
     } catch (cause) {
       const error = asLaboroError(cause);
       this.#fail(error.code === "LABORO_INTERNAL" ? 1011 : 1008, error);
     }
   }
 
-  #decode(data: RawData, isBinary: boolean): SentBy[Sender][] {
-    if (!isBinary || !(data instanceof Uint8Array)) {
-      throw badMessage("a text frame, expected binary ones");
-    }
-    const batch = decodeFrame(data, this.#from, this.#options.frameLimit);
-    if (this.#from === "caller") this.#from = batch[0]?.type === "JOIN" ? "worker" : "client";
-    return batch;
-  }
-
   #fail(code: number, error: LaboroError): void {
+    if (!this.#open) return;
     const text = `${error.code}: ${error.message}`;
-    this.#options.log?.warn({ from: this.#from, code: error.code }, `link closed: ${text}`);
+    this.#options.log?.warn({ from: this.#options.from, code: error.code }, `link closed: ${text}`);
     this.#closeWith({ by: "us", code, text, error });
   }
 
   #closeWith(reason: CloseReason): void {
     if (!this.#open) return;
-    this.#outbox.flush();
-    this.#socket.close(reason.code, cutToReason(reason.text));
+    this.#transport.close(reason.code, reason.text);
     this.#finish(reason);
   }
 
-  /** No close frame: it would wait behind what the peer does not read. */
   #terminate(text: string): void {
-    this.#options.log?.warn({ from: this.#from }, `link given up: ${text}`);
-    this.#socket.terminate();
+    if (!this.#open) return;
+    this.#options.log?.warn({ from: this.#options.from }, `link given up: ${text}`);
+    this.#transport.terminate();
     this.#finish({ by: "us", code: 1006, text });
-  }
-
-  /** The close event follows; where `ws` refused what came, it follows only after the peer's close frame. */
-  #onSocketError(fault: Error): void {
-    this.#fault = fault;
-    const errno = errnoOf(fault);
-    if (errno === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH") {
-      this.#fail(1009, new LaboroError("LABORO_BODY_TOO_LARGE", fault.message, { cause: fault }));
-    } else if (errno?.startsWith("WS_ERR_") === true) {
-      this.#fail(1002, badMessage(fault.message, fault));
-    }
-  }
-
-  #ended(code: number, text: string): void {
-    if (code !== 1006) this.#finish({ by: "peer", code, text, ...errorNamedIn(text) });
-    else this.#finish({ by: "network", code, text: this.#fault?.message ?? "the connection ended without a goodbye" });
   }
 
   #finish(reason: CloseReason): void {
     if (!this.#open) return;
     this.#open = false;
     this.#options.traced?.close();
-    this.#heartbeat.stop();
-    this.#outbox.clear();
+    this.#transport.release();
     this.#handler.onClose(reason);
   }
 }
@@ -225,16 +163,4 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
 function errorNamedIn(text: string): { readonly error?: LaboroError } {
   const [code = "", ...rest] = text.split(": ");
   return isErrorCode(code) ? { error: new LaboroError(code, rest.join(": ")) } : {};
-}
-
-/** The reason in a close frame has at most 123 bytes. */
-function cutToReason(text: string): string {
-  const bytes = Buffer.from(text);
-  // What is cut in the middle of a character becomes U+FFFD, three bytes.
-  return bytes.length <= 123
-    ? text
-    : bytes
-        .subarray(0, 120)
-        .toString()
-        .replace(/\ufffd+$/u, "");
 }

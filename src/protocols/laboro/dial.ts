@@ -10,11 +10,13 @@
  * A connection counts as a success once a message of the broker has come on it: one that is closed right after opening
  * does not reset the delay.
  */
-import { type ClientOptions, WebSocket } from "ws";
+import type { ClientOptions, WebSocket } from "ws";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
+import { type BrokerAddress, type InProcessBroker, isInProcess } from "./broker-address.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
 import { certificateError, fetchCa, normalizeFingerprint, pinnedTlsOptions } from "./dial-tls.js";
+import { MemorySocket } from "./memory-transport.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
@@ -38,7 +40,7 @@ export type LinkOf<From extends DialerRole> = Connection<
 export interface DialOptions<From extends DialerRole> {
   readonly from: From;
   /** `http:` or `https:`, or the same of a WebSocket. One with a fingerprint behind `#` is held to that. */
-  readonly urls: readonly string[];
+  readonly urls: readonly BrokerAddress[];
   readonly token?: string;
   /** SHA-256 of the CA's certificate, to which every `https:` URL without its own is held. */
   readonly caFingerprint?: string;
@@ -53,7 +55,7 @@ export interface DialOptions<From extends DialerRole> {
   /** Go on trying after a refusal, as after any failure. */
   readonly retryRefused?: boolean;
   /** A refusal at this URL is as good as no answer: the others are tried. */
-  readonly ignoreRefusal?: (url: string) => boolean;
+  readonly ignoreRefusal?: (url: BrokerAddress) => boolean;
   readonly log?: LinkLog;
   /** For `ws`: certificates, an agent. */
   readonly socketOptions?: ClientOptions;
@@ -68,7 +70,7 @@ export type SetTimer = (ms: number, act: () => void) => () => void;
 
 export interface Dial {
   /** The brokers to try from now on, and those that are tried where none of them answers. The connection that is open stays. */
-  readonly setUrls: (urls: readonly string[], fallback?: readonly string[]) => void;
+  readonly setUrls: (urls: readonly BrokerAddress[], fallback?: readonly BrokerAddress[]) => void;
   readonly stop: (code?: number, text?: string) => void;
 }
 
@@ -81,7 +83,7 @@ export const reconnectDelay = (rounds: number, random: number): number =>
 class Dialer<From extends DialerRole> implements Dial {
   readonly #options: DialOptions<From>;
   readonly #setTimer: SetTimer;
-  #urls: readonly string[];
+  #urls: readonly BrokerAddress[];
   #position = 0;
   #triedThisRound = 0;
   #failedRounds = 0;
@@ -97,7 +99,7 @@ class Dialer<From extends DialerRole> implements Dial {
     this.#attempt();
   }
 
-  setUrls(urls: readonly string[], fallback: readonly string[] = []): void {
+  setUrls(urls: readonly BrokerAddress[], fallback: readonly BrokerAddress[] = []): void {
     const all = [...new Set([...urls, ...fallback])];
     if (all.length === 0) return;
     const current = this.#urls[this.#position];
@@ -113,6 +115,30 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 
   #attempt(): void {
+    const address = this.#urls[this.#position] ?? "";
+    if (isInProcess(address)) this.#attemptHere(address);
+    else this.#attemptAt(address);
+  }
+
+  /** On the next turn: the caller of dial() does not have its Dial yet. */
+  #attemptHere(broker: InProcessBroker): void {
+    const attempt = setImmediate(() => {
+      let socket: object;
+      try {
+        socket = broker.openLink(this.#options.token ?? "");
+        if (!(socket instanceof MemorySocket)) throw badInput("broker: expected what startBroker returned");
+      } catch (cause) {
+        const error = unreachable("the broker of this process", cause);
+        if (isRefusal(error)) this.#refused(error);
+        else this.#failed(error);
+        return;
+      }
+      this.#opened(socket as MemorySocket);
+    });
+    this.#cancelCurrent = () => clearImmediate(attempt);
+  }
+
+  #attemptAt(address: string): void {
     const { token, socketOptions, caFingerprint = "", connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
     const aborter = new AbortController();
@@ -136,9 +162,11 @@ class Dialer<From extends DialerRole> implements Dial {
     const cancelDeadline = this.#setTimer(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
     this.#cancelCurrent = () => settle(() => socket?.terminate());
 
-    const connect = (url: URL, tls: ClientOptions | undefined): void => {
+    const connect = async (url: URL, tls: ClientOptions | undefined): Promise<void> => {
+      // Loaded here: a link within one process needs none of it.
+      const { WebSocket: Socket } = await import("ws");
       if (!pending) return;
-      const opening = new WebSocket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, ...tls, headers });
+      const opening = new Socket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, ...tls, headers });
       socket = opening;
       opening.on("error", fail);
       opening.on("unexpected-response", (_request, response) => void refusalOf(response, broker).then(giveUp));
@@ -150,10 +178,10 @@ class Dialer<From extends DialerRole> implements Dial {
       });
     };
     try {
-      const { url, fingerprint } = linkUrl(this.#urls[this.#position] ?? "", caFingerprint);
+      const { url, fingerprint } = linkUrl(address, caFingerprint);
       broker = url.origin;
       if (fingerprint === undefined || pinnedTlsOptions(fingerprint) !== undefined)
-        connect(url, pinnedTlsOptions(fingerprint ?? ""));
+        connect(url, pinnedTlsOptions(fingerprint ?? "")).catch(fail);
       else
         fetchCa(url, fingerprint, aborter.signal)
           .then(() => connect(url, pinnedTlsOptions(fingerprint)))
@@ -164,7 +192,7 @@ class Dialer<From extends DialerRole> implements Dial {
     }
   }
 
-  #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
+  #opened(socket: WebSocket | MemorySocket, transport?: { readonly bytesRead: number }): void {
     const {
       from,
       log,
@@ -173,7 +201,10 @@ class Dialer<From extends DialerRole> implements Dial {
       onDisconnected,
       firstMessageTimeoutMs = FIRST_MESSAGE_TIMEOUT,
     } = this.#options;
-    const options = { from: from === "worker" ? "brokerToWorker" : "brokerToClient", transport } as const;
+    const options = {
+      from: from === "worker" ? "brokerToWorker" : "brokerToClient",
+      ...(transport === undefined ? {} : { transport }),
+    } as const;
     let messageReceived = false;
     const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {
       onMessages: (batch: readonly DialerMessages[From]["receives"][]) => {

@@ -12,7 +12,8 @@ import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
-import type { Range } from "../../model/ranges.js";
+import type { JobProgress } from "../../model/progress.js";
+import type { Range, Ranges } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
 import type { RememberedStore } from "../../model/store.js";
 import type { Strides } from "../../model/task-numbers.js";
@@ -30,7 +31,7 @@ export const SUBPROTOCOL = "laboro.1";
 /** Both ends must have the same: a broker refuses JOIN and HELLO of any other version. */
 export const LINK_VERSION = 1;
 /** Bytes of output in one OUTPUT message. */
-export const OUTPUT_CHUNK = 32 * 1024;
+export const OUTPUT_CHUNK = 64 * 1024;
 
 /** A recipe is sent again once this many others were sent after it on the same connection. */
 export const RECIPES_REMEMBERED = 256;
@@ -189,6 +190,19 @@ export type ToWorker =
   | { readonly type: "CANCEL_CALL"; readonly id: number }
   | { readonly type: "HEARTBEAT" };
 
+/** What a client wants to know of a job. */
+export interface FollowRequest {
+  readonly job: JobId;
+  /** Tasks that the client has: they are not sent. */
+  readonly has: Ranges;
+  /** Tasks that end, counters and holds; without it the end of the job alone. */
+  readonly tasks: boolean;
+  /** Tasks that run and have output. */
+  readonly live: boolean;
+  /** RELAY the output of the job that is not kept. */
+  readonly relay: boolean;
+}
+
 export type FromClient =
   | { readonly type: "HELLO"; readonly version: number; readonly name: string }
   /** A message for a service. */
@@ -213,8 +227,10 @@ export type FromClient =
       /** None if absent. */
       readonly deadline?: number;
     }
-  /** From now on, RELAY this job's output that is not kept. */
-  | { readonly type: "FOLLOW"; readonly job: JobId }
+  /** From now on, PROGRESS of this job is sent, until it has ended or a CANCEL_REQUEST with this id comes. */
+  | ({ readonly type: "FOLLOW"; readonly id: number } & FollowRequest)
+  /** So many ended tasks of a FOLLOW were taken. */
+  | { readonly type: "FOLLOW_CREDIT"; readonly id: number; readonly tasks: number }
   | ({ readonly type: "TAKEN" } & TakenOutput)
   | { readonly type: "HEARTBEAT" };
 
@@ -224,6 +240,7 @@ export type ToClient =
   | { readonly type: "RESPONSE"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   | { readonly type: "RESULT"; readonly id: number; readonly value: unknown }
   | { readonly type: "ERROR"; readonly id: number; readonly code: ErrorCode; readonly message: string }
+  | ({ readonly type: "PROGRESS"; readonly id: number; readonly job: JobId } & JobProgress)
   | ({ readonly type: "RELAY" } & TaskOutput)
   | { readonly type: "HEARTBEAT" };
 

@@ -1,4 +1,5 @@
 /** A message in readable form: for `laboro decode`, for the connections on the dashboard, and for the consoles. */
+import type { DecodedMessage, Decoder } from "../decoders.js";
 import {
   DEREGISTER,
   INCREMENT,
@@ -20,17 +21,10 @@ const ARGUMENTS: readonly (readonly [Buffer, string])[] = [
   [STREAM, "STREAM"],
 ];
 
-export interface DescribedMessage {
-  readonly name: string;
-  readonly fields: Readonly<Record<string, unknown>>;
-  readonly bytes: number;
-  readonly note?: string;
-}
-
-export const argumentName = (argument: Buffer): string =>
+const argumentName = (argument: Buffer): string =>
   ARGUMENTS.find(([bytes]) => isArgument(argument, bytes))?.[1] ?? printable(argument);
 
-export function describeMessage(frames: readonly Uint8Array[]): DescribedMessage {
+export function describeMessage(frames: readonly Uint8Array[]): DecodedMessage & { readonly bytes: number } {
   const buffers = frames.map((frame) => Buffer.from(frame.buffer, frame.byteOffset, frame.length));
   const bytes = buffers.reduce((sum, { length }) => sum + length, 0);
   const message = readMessage(buffers);
@@ -44,6 +38,15 @@ export function describeMessage(frames: readonly Uint8Array[]): DescribedMessage
   }
   return { name: messageName(message), fields: fieldsOf(message), bytes };
 }
+
+/** `laboro decode round-robin`: messages in their frames, with or without ZeroMQ's routing frame in front. */
+export const decoder = (): Decoder => ({
+  push: (_direction, frames) => {
+    const { bytes: _, ...message } = describeMessage(frames);
+    return [message];
+  },
+  end: () => [],
+});
 
 /** TRACKEXEC REGISTER, RESPONSE, … */
 export function messageName({ command, args: [what] }: Message): string {

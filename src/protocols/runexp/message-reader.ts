@@ -9,7 +9,7 @@
  * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
  * No clock is in here: the caller says with `quietElapsed()` that nothing has come for QUIET_MS.
  */
-import { MAX_MESSAGE, type MessageType, type RunexpMessage, VARIABLE_MESSAGES } from "./messages.js";
+import { MAX_MESSAGE, type MessageType, parseVariable, type RunexpMessage, VARIABLE_MESSAGES } from "./messages.js";
 
 export const QUIET_MS = 20;
 
@@ -60,7 +60,7 @@ export class MessageReader {
       } else if (tailed.prefix.startsWith(text)) {
         possible = PARTIAL;
       } else if (text.startsWith(tailed.prefix) && tailed.partialPattern.test(text.slice(tailed.prefix.length))) {
-        const message = text.length > MAX_MESSAGE ? undefined : (tailed.parse(text) as M | undefined);
+        const message = text.length > MAX_MESSAGE ? undefined : (parseVariable(type, tailed, text) as M | undefined);
         if (message === undefined) possible = text.length > MAX_MESSAGE ? undefined : PARTIAL;
         else if (this.#lastChunkStart > 0 && !this.#quiet) possible = NEEDS_QUIET;
         else return this.#taken(message, this.#buffer.length);

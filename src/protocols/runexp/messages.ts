@@ -36,6 +36,9 @@ export type FromManager =
   | (DataMessage<"LABORO"> & { readonly kind: string })
   | WordMessage<"FINO" | "ATENDI" | "ELIRI" | "PRETA" | "RICEVIS">;
 
+/** The answers to PETO other than a job. */
+export type NoJobReply = "FINO" | "ATENDI" | "ELIRI";
+
 export type RunexpMessage = FromRunner | FromManager;
 export type MessageType = RunexpMessage["type"];
 
@@ -63,64 +66,47 @@ function textOf(message: RunexpMessage): string {
   }
 }
 
-/** How a message with a variable tail is recognised: its prefix, what may follow so far, and the whole of it. */
+/** How a message with a variable tail is recognised. */
 export interface VariableMessage {
   readonly prefix: string;
-  /** Whether more of the same could still make it a message. */
+  /** What may follow so far: whether more of the same could still make it a message. */
   readonly partialPattern: RegExp;
-  readonly parse: (text: string) => RunexpMessage | undefined;
+  /** The whole of it; the named groups are its fields. */
+  readonly pattern: RegExp;
 }
 
-const SIZE = "(\\d{1,15})";
-
 /** Greedy from the end: a name may hold blanks, sizes and the word success. */
-const LABORO = new RegExp(`^LABORO ([^\\n]+) (\\.[^ \\n]+) ${SIZE}$`);
-const REZULTO = new RegExp(`^REZULTO ([^\\n]+) (success|failure) ${SIZE}$`);
-
 export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMessage>>> = {
   SALUTON: {
     prefix: "SALUTON; MI ",
     partialPattern: /^[-_a-zA-Z0-9]*$/,
-    parse: (text) => {
-      const host = text.slice("SALUTON; MI ".length);
-      return HOST_PATTERN.test(host) ? { type: "SALUTON", host } : undefined;
-    },
+    pattern: /^SALUTON; MI (?<host>[-_a-zA-Z0-9]+)$/,
   },
-  VERSIO: {
-    prefix: "VERSIO ",
-    partialPattern: /^[\d.]*$/,
-    parse: (text) => {
-      const [, version] = /^VERSIO (\d+(?:\.\d+)?)$/.exec(text) ?? [];
-      return version === undefined ? undefined : { type: "VERSIO", version };
-    },
-  },
-  ALIGI: {
-    prefix: "ALIGI ",
-    partialPattern: /^\S*$/,
-    parse: (text) => {
-      const group = text.slice("ALIGI ".length);
-      return GROUP_PATTERN.test(group) ? { type: "ALIGI", group } : undefined;
-    },
-  },
+  VERSIO: { prefix: "VERSIO ", partialPattern: /^[\d.]*$/, pattern: /^VERSIO (?<version>\d+(?:\.\d+)?)$/ },
+  ALIGI: { prefix: "ALIGI ", partialPattern: /^\S*$/, pattern: /^ALIGI (?<group>\S+)$/ },
   LABORO: {
     prefix: "LABORO ",
     partialPattern: /^[^\n]*$/,
-    parse: (text) => {
-      const [, name, kind, size] = LABORO.exec(text) ?? [];
-      if (name === undefined || kind === undefined) return undefined;
-      return { type: "LABORO", name, kind, size: Number(size) };
-    },
+    pattern: /^LABORO (?<name>[^\n]+) (?<kind>\.[^ \n]+) (?<size>\d{1,15})$/,
   },
   REZULTO: {
     prefix: "REZULTO ",
     partialPattern: /^[^\n]*$/,
-    parse: (text) => {
-      const [, name, status, size] = REZULTO.exec(text) ?? [];
-      if (name === undefined || (status !== "success" && status !== "failure")) return undefined;
-      return { type: "REZULTO", name, status, size: Number(size) };
-    },
+    pattern: /^REZULTO (?<name>[^\n]+) (?<status>success|failure) (?<size>\d{1,15})$/,
   },
 };
+
+/** Undefined where it is not whole. */
+export function parseVariable(
+  type: MessageType,
+  { pattern }: VariableMessage,
+  text: string,
+): RunexpMessage | undefined {
+  const fields = pattern.exec(text)?.groups;
+  if (fields === undefined) return undefined;
+  const size = fields.size === undefined ? {} : { size: Number(fields.size) };
+  return { type, ...fields, ...size } as RunexpMessage;
+}
 
 /** A message in readable form: names as text where they are UTF-8. */
 export function fieldsOf(message: RunexpMessage): Record<string, unknown> {
@@ -128,5 +114,9 @@ export function fieldsOf(message: RunexpMessage): Record<string, unknown> {
   return "name" in fields ? { ...fields, name: displayName(fields.name) } : fields;
 }
 
-/** A name of bytes, as text. */
-export const displayName = (name: string): string => Buffer.from(name, "latin1").toString();
+/** A name or path of bytes, for a person. */
+export const displayName = (name: string): string => bytesOf(name).toString();
+/** The same for the file system. */
+export const bytesOf = (name: string): Buffer => Buffer.from(name, "latin1");
+/** A name or path that a person gave, as bytes. */
+export const toLatin1 = (text: string): string => Buffer.from(text).toString("latin1");

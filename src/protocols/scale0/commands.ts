@@ -2,6 +2,7 @@
 import { LaboroError } from "../../base/errors.js";
 import * as input from "../../model/input.js";
 import { type ConfigType, configTypeOf } from "./config-formats.js";
+import { JsonText } from "./json-text.js";
 
 export const DEFAULT_HEARTBEAT_MS = 2_000;
 
@@ -28,7 +29,7 @@ export type WorkCommand = "WORKREQUEST" | "TASK";
 export const replyCommand = (word: WorkCommand): Command => (word === "TASK" ? "TASKREPLY" : "WORKREPLY");
 export const workCommandOf = (command: Command): WorkCommand => (command.startsWith("TASK") ? "TASK" : "WORKREQUEST");
 
-export const DISCONNECT_CODES = {
+const DISCONNECT_CODES = {
   301: "moved",
   400: "malformed",
   401: "not authorised",
@@ -41,8 +42,10 @@ export const DISCONNECT_CODES = {
   504: "no answer in time",
 } as const;
 export type DisconnectCode = keyof typeof DISCONNECT_CODES;
+export const disconnectText = (code: DisconnectCode, why?: string): string =>
+  why === undefined ? DISCONNECT_CODES[code] : `${DISCONNECT_CODES[code]}: ${why}`;
 
-export type MessageId = string | number;
+export type MessageId = string | number | JsonText;
 /** A message id under the name that the client has for it, as it gets it back. */
 export type MessageIdParameter =
   | { readonly message_id: MessageId }
@@ -138,6 +141,8 @@ function readVersion(value: unknown, what: string): string {
 }
 
 const IDENTIFIER_NAMES = ["work_request_identifier", "work_request_indentifier"] as const;
+/** What a peer gives back to the one that made it. */
+export const ID_NAMES = ["message_id", "id", ...IDENTIFIER_NAMES] as const;
 
 /** The identifier of a piece of work under the names that it came with. Where work is called TASK, that may be `id`. */
 export function readWorkIdentifier(parameters: Parameters): Parameters {
@@ -172,11 +177,12 @@ export function readMessageId(command: Command, { message_id, id }: Parameters):
 }
 
 function plainId(value: unknown, what: string): MessageId {
-  if (typeof value === "number" || (typeof value === "string" && value.length <= MAX_ID)) return value;
+  if (typeof value === "number") return value;
+  if ((typeof value === "string" || value instanceof JsonText) && String(value).length <= MAX_ID) return value;
   throw input.unexpectedValue(what, `a number or text of up to ${MAX_ID} characters`, value);
 }
 
-/** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */
+/** The brokers of a CHANGEBROKER. Entries that are none are left out. */
 export function readBrokers(value: unknown): BrokerUris[] {
   if (!Array.isArray(value)) return [];
   return value.flatMap((one: unknown) => {

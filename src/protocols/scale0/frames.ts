@@ -4,7 +4,7 @@
  * before that a number of four bytes where it is set to match answers to requests.
  */
 import { badMessage } from "../../base/errors.js";
-import { COMMANDS, type Command, type Parameters } from "./commands.js";
+import { COMMANDS, type Command, ID_NAMES, type Parameters } from "./commands.js";
 import { memberText, stringifyObject } from "./json-text.js";
 
 export interface Message {
@@ -57,7 +57,7 @@ export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
     kind: "message",
     envelope,
     command: known,
-    parameters,
+    parameters: withExactIds(parameters, value),
     body,
   } as const;
   return body.length === 0 && isWork(known) && isGiven(parameters.body)
@@ -92,6 +92,16 @@ export function readMessage(frames: readonly Uint8Array[]): Message {
       ? received.why
       : `unknown command ${received.kind === "unknown" ? received.command : received.word}`;
   throw badMessage(`the broker sent something that is not Scale0: ${why}`);
+}
+
+/** Ids are given back as they came. A number of more digits than JavaScript keeps stays text. */
+function withExactIds(parameters: Parameters, json: string): Parameters {
+  const inexact = ID_NAMES.filter((name) => {
+    const value = parameters[name];
+    return typeof value === "number" && !Number.isSafeInteger(value);
+  });
+  if (inexact.length === 0) return parameters;
+  return { ...parameters, ...Object.fromEntries(inexact.map((name) => [name, memberText(json, name)])) };
 }
 
 /** A worker gives the version back as it got it, whatever it is. */

@@ -3,6 +3,15 @@
 /** A value in its own JSON text. */
 export class JsonText {
   constructor(readonly text: string) {}
+
+  toString(): string {
+    return this.text;
+  }
+
+  /** For people, in traces. Messages are written by `stringifyObject`. */
+  toJSON(): string {
+    return this.text;
+  }
 }
 
 export function stringifyObject(object: Readonly<Record<string, unknown>>): string {
@@ -15,17 +24,22 @@ export function stringifyObject(object: Readonly<Record<string, unknown>>): stri
 
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 
-/** A member of a JSON object that is text, a number, true, false or null. The object must be valid. */
+/** A member of a JSON object, as it is written there. The object must be valid. */
 export function memberText(json: string, name: string): JsonText | undefined {
   let depth = 0;
   let key: string | undefined;
   let before = "";
+  let start: number | undefined;
   let found: JsonText | undefined;
-  for (const [token] of json.matchAll(TOKEN)) {
+  for (const { 0: token, index } of json.matchAll(TOKEN)) {
+    if (depth === 1 && before === ":") start = index;
     if (token === "{" || token === "[") depth++;
     else if (token === "}" || token === "]") depth--;
     else if (depth === 1 && (before === "{" || before === ",")) key = String(JSON.parse(token));
-    else if (depth === 1 && before === ":" && key === name) found = new JsonText(token);
+    if (depth === 1 && start !== undefined) {
+      if (key === name) found = new JsonText(json.slice(start, index + token.length));
+      start = undefined;
+    }
     before = token;
   }
   return found;

@@ -91,8 +91,6 @@ export interface Router {
   readonly port: number;
   /** Never waits. False where there is no such peer, or where too much is on its way to it already. */
   send(key: string, frames: readonly Uint8Array[]): boolean;
-  /** A peer that is of no more use: its connection ends. */
-  drop(key: string): void;
   /** What was sent before is given a moment to leave. */
   close(): Promise<void>;
 }
@@ -111,7 +109,6 @@ export interface ConnectOptions {
   /** An automatic one if absent. */
   readonly identity?: string;
   readonly curve?: CurveClient;
-  readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
   /** The wait before it connects again: so long at first, doubled up to `reconnectMaxMs`. */
   readonly reconnectMs?: number;
@@ -129,14 +126,5 @@ export interface DealerListener {
 export interface Dealer {
   /** Never waits. False where nobody is at the other end, or too much is on its way already. */
   send(frames: readonly Uint8Array[]): boolean;
-  close(): Promise<void>;
-}
-
-export interface SubscriberOptions extends ConnectOptions {
-  /** Prefixes of the first frame; the empty one matches everything. */
-  readonly topics: readonly string[];
-}
-
-export interface Subscriber {
   close(): Promise<void>;
 }

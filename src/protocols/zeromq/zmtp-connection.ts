@@ -14,6 +14,9 @@ import { inUrl } from "../../base/addresses.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Limits } from "./types.js";
 import {
+  encodeGreeting,
+  GREETING_SIZE,
+  MECHANISM,
   makeCommand,
   makeError,
   makeProperties,
@@ -21,11 +24,10 @@ import {
   pongTo,
   readCommand,
   readError,
+  readGreeting,
   readProperties,
 } from "./zmtp-commands.js";
-import { zmtpError } from "./zmtp-error.js";
-import { encodeCommand, FrameReader, type Incoming } from "./zmtp-frames.js";
-import { encodeGreeting, GREETING_SIZE, MECHANISM, readGreeting } from "./zmtp-greeting.js";
+import { encodeCommand, FrameReader, type Incoming, zmtpError } from "./zmtp-frames.js";
 import { WriteBuffer } from "./zmtp-write-buffer.js";
 
 export interface ZmtpConnectionOptions {

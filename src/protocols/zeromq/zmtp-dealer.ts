@@ -1,5 +1,5 @@
 /**
- * The side that connects, in plain TypeScript: a DEALER or a SUB, that connects again by itself.
+ * A DEALER socket in plain TypeScript: it connects, and connects again by itself.
  *
  *   connecting   a socket is being opened, or the handshake goes on
  *   open         messages flow
@@ -21,27 +21,9 @@ const RECONNECT_MS = 100;
 const RECONNECT_MAX_MS = 5_000;
 const CLOSE_TIMEOUT_MS = 200;
 
-export interface ConnectingSocketType {
-  readonly socketType: "DEALER" | "SUB";
-  readonly accepts: readonly string[];
-  /** Sent before anything else on each connection. */
-  readonly initialMessages?: readonly (readonly Uint8Array[])[];
-}
-
-const DEALER: ConnectingSocketType = { socketType: "DEALER", accepts: ["ROUTER", "DEALER", "REP"] };
-
-export function openZmtpDealer(
-  options: ConnectOptions,
-  listener: DealerListener,
-  type: ConnectingSocketType = DEALER,
-): Dealer {
-  return new ZmtpDealer(options, listener, type);
-}
-
-class ZmtpDealer implements Dealer {
+export class ZmtpDealer implements Dealer {
   readonly #options: ConnectOptions;
   readonly #listener: DealerListener;
-  readonly #type: ConnectingSocketType;
   readonly #address: { readonly host: string; readonly port: number };
   readonly #heartbeat: NodeJS.Timeout;
   #state: "connecting" | "open" | "waiting" | "closed" = "connecting";
@@ -52,10 +34,9 @@ class ZmtpDealer implements Dealer {
   #lossReported = false;
   #ended: (() => void) | undefined;
 
-  constructor(options: ConnectOptions, listener: DealerListener, type: ConnectingSocketType) {
+  constructor(options: ConnectOptions, listener: DealerListener) {
     this.#options = options;
     this.#listener = listener;
-    this.#type = type;
     this.#address = parseTcpUrl(options.url);
     const { heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
     this.#heartbeat = setInterval(() => this.#connection?.beat(), heartbeatMs);
@@ -84,16 +65,17 @@ class ZmtpDealer implements Dealer {
 
   #connect(): void {
     this.#state = "connecting";
-    const { identity = "", limits } = this.#options;
+    const { identity = "" } = this.#options;
     const socket = connect(this.#address);
     let fault: string | undefined;
     const connection: ZmtpConnection = new ZmtpConnection(
       socket,
       {
-        ...this.#type,
+        socketType: "DEALER",
+        accepts: ["ROUTER", "DEALER", "REP"],
         bound: false,
         identity: () => Buffer.from(identity, "latin1"),
-        limits: { ...DEFAULT_LIMITS, ...limits },
+        limits: DEFAULT_LIMITS,
       },
       {
         opened: () => {
@@ -101,7 +83,6 @@ class ZmtpDealer implements Dealer {
           this.#state = "open";
           this.#tries = 0;
           this.#lossReported = false;
-          for (const frames of this.#type.initialMessages ?? []) connection.send(frames);
           this.#listener.opened?.();
         },
         message: (frames) => {

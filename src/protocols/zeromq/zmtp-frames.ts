@@ -2,13 +2,15 @@
  * Frames of ZMTP 3: one byte of flags, the length in one byte or in eight, the body. Pure: bytes in, bytes out. A message is frames with
  * MORE up to one without; a command is one frame of its own.
  */
-
+import { badMessage, type LaboroError } from "../../base/errors.js";
 import type { Limits } from "./types.js";
-import { zmtpError } from "./zmtp-error.js";
 
 const MORE = 1;
 const LONG = 2;
 const COMMAND = 4;
+
+/** What the peer sent is not ZMTP 3. */
+export const zmtpError = (what: string): LaboroError => badMessage(`not ZMTP 3: ${what}`);
 
 export type Incoming =
   | { readonly kind: "message"; readonly frames: readonly Buffer[] }

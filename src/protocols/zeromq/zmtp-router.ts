@@ -53,23 +53,25 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
         else if (peers.get(mine.peer.key) === mine) listener.message(mine.peer, frames);
       };
       const enter = (one: ConnectedPeer): void => {
-        const before = peers.get(one.peer.key);
-        if (before !== undefined) {
-          leave(before);
-          before.connection.destroy("another connection gave the same identity");
-        }
         mine = one;
         peers.set(one.peer.key, one);
         listener.joined?.(one.peer);
       };
-      const wait = async (one: ConnectedPeer, before: ConnectedPeer): Promise<void> => {
+      const wait = async (one: ConnectedPeer): Promise<void> => {
         one.connection.pause();
-        const alive = await before.connection.isAlive(LIVENESS_TIMEOUT_MS);
-        if (!one.connection.open) return;
-        if (alive) {
-          options.onPeerError?.(address, "LABORO_BAD_MESSAGE", "its identity is that of a peer that is there");
-          one.connection.destroy("its identity is taken");
-          return;
+        // Several may wait: when the first of them takes the place, the others wait for that one.
+        for (let before = peers.get(one.peer.key); before !== undefined; before = peers.get(one.peer.key)) {
+          const alive = await before.connection.isAlive(LIVENESS_TIMEOUT_MS);
+          if (!one.connection.open) return;
+          if (alive) {
+            options.onPeerError?.(address, "LABORO_BAD_MESSAGE", "its identity is that of a peer that is there");
+            one.connection.destroy("its identity is taken");
+            return;
+          }
+          if (peers.get(one.peer.key) === before) {
+            leave(before);
+            before.connection.destroy("another connection gave the same identity");
+          }
         }
         enter(one);
         for (const frames of held.splice(0)) message(frames);
@@ -79,9 +81,8 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
         opened: ({ identity: given, socketType }) => {
           const identity = given.length === 0 || given[0] === 0 ? automatic() : given;
           const one = { peer: { identity, key: keyOf(identity), address, socketType }, connection: connection() };
-          const before = peers.get(one.peer.key);
-          if (before === undefined) enter(one);
-          else wait(one, before).catch((cause: unknown) => one.connection.destroy(String(cause)));
+          if (!peers.has(one.peer.key)) enter(one);
+          else wait(one).catch((cause: unknown) => one.connection.destroy(String(cause)));
         },
         message,
         dropped: (head, why) => {
@@ -96,6 +97,5 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
   return {
     ...socket,
     send: (key, frames) => peers.get(key)?.connection.send(frames) ?? false,
-    drop: (key) => peers.get(key)?.connection.destroy("it was dropped"),
   };
 }

@@ -3,7 +3,8 @@
  * not see yet are found by the next. NOTIFY triggers a poll, once for many changes; its payload are the numbers of removed jobs.
  */
 import { JobId } from "../../model/ids.js";
-import type { Epoch, Group } from "../../model/store.js";
+import type { Epoch } from "../../model/store.js";
+import type { Group } from "../../model/store-group.js";
 import type { Client, Connections } from "./connections.js";
 
 export type HintListener = Parameters<Group["listen"]>[0];

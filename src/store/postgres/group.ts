@@ -6,7 +6,8 @@
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { ClaimedRange, Epoch, Group, JobSummary, Member } from "../../model/store.js";
+import type { ClaimedRange, Epoch } from "../../model/store.js";
+import type { Group, JobSummary, Member } from "../../model/store-group.js";
 import { numberArray, validText } from "./arrays.js";
 import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";

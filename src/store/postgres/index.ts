@@ -8,7 +8,6 @@ import type {
   EndCounts,
   EntryChunk,
   Epoch,
-  Group,
   JobFilter,
   JobPage,
   KeyValue,
@@ -21,6 +20,7 @@ import type {
   Write,
   WriteResult,
 } from "../../model/store.js";
+import type { Group } from "../../model/store-group.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { numberArray, validText } from "./arrays.js";
 import { WorkerNumbers } from "./assigned-numbers.js";

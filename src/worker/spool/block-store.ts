@@ -14,11 +14,18 @@ interface StoredBlock {
   slot: number | undefined;
 }
 
+/** Bytes of memory that several attempts share. */
+export interface SharedMemory {
+  free: number;
+}
+
 export interface BlockStoreSettings {
   readonly path: string;
   readonly blockBytes: number;
   /** Bytes of sealed blocks in memory. */
   readonly memory: number;
+  /** Memory beyond that, for blocks of all attempts; none if absent. */
+  readonly shared?: SharedMemory | undefined;
   /** Slots that are in the spill file already. */
   readonly slots: number;
   readonly onLost: (from: number, to: number, cause: unknown) => void;
@@ -29,6 +36,8 @@ export class BlockStore {
   readonly #file: SpillFile;
   #list: StoredBlock[] = [];
   #inMemory = 0;
+  /** How much of the shared memory it uses. */
+  #borrowed = 0;
   /** The block last read from the spill file. */
   #loaded: Block | undefined;
   /** The memory of the block last spilled, for the next one, so that a task with much output leaves nothing to collect. */
@@ -60,7 +69,7 @@ export class BlockStore {
     const stored: StoredBlock = { start: block.start, end: block.end, block, slot: undefined };
     this.#list.push(stored);
     this.#inMemory += block.length;
-    if (this.#inMemory <= this.#settings.memory) return;
+    if (this.#inMemory <= this.#settings.memory + this.#borrowed || this.#borrow()) return;
     try {
       this.#spill(stored);
     } catch (cause) {
@@ -126,6 +135,7 @@ export class BlockStore {
   clear(): void {
     this.#list = [];
     this.#inMemory = 0;
+    this.#giveBack();
     this.#loaded = undefined;
     this.#spare = undefined;
   }
@@ -152,6 +162,24 @@ export class BlockStore {
     stored.block = undefined;
     this.#spare = block.spare;
     this.#inMemory -= block.length;
+    this.#giveBack();
+  }
+
+  #borrow(): boolean {
+    const { shared, memory } = this.#settings;
+    const more = this.#inMemory - memory - this.#borrowed;
+    if (shared === undefined || shared.free < more) return false;
+    shared.free -= more;
+    this.#borrowed += more;
+    return true;
+  }
+
+  #giveBack(): void {
+    const { shared, memory } = this.#settings;
+    const unused = Math.min(this.#borrowed, memory + this.#borrowed - this.#inMemory);
+    if (shared === undefined || unused <= 0) return;
+    shared.free += unused;
+    this.#borrowed -= unused;
   }
 
   #lose(stored: StoredBlock, cause: unknown): void {
@@ -161,7 +189,11 @@ export class BlockStore {
   }
 
   #forget(stored: StoredBlock): void {
-    if (stored.block !== undefined) this.#inMemory -= stored.block.length;
+    if (stored.block !== undefined) {
+      this.#inMemory -= stored.block.length;
+      this.#spare ??= stored.block.spare;
+      this.#giveBack();
+    }
     if (stored.slot !== undefined) this.#file.free(stored.slot);
     if (this.#loaded?.start === stored.start) this.#loaded = undefined;
   }

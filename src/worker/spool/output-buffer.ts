@@ -19,7 +19,7 @@ import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { writeFailure } from "../../base/files/durable.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { Block } from "./block.js";
-import { BlockStore } from "./block-store.js";
+import { BlockStore, type SharedMemory } from "./block-store.js";
 import { encodeIndex, indexPath, readIndex } from "./output-index.js";
 import { packOutput, unpackOutput } from "./packed-output.js";
 
@@ -30,6 +30,8 @@ export interface OutputBufferSettings {
   readonly cap?: number;
   /** How much of it is kept in memory. */
   readonly memory?: number;
+  /** Memory beyond that, for all attempts together; none if absent. */
+  readonly shared?: SharedMemory;
   readonly onLost?: (lost: { readonly from: number; readonly to: number; readonly error: LaboroError }) => void;
 }
 
@@ -77,6 +79,7 @@ export class OutputBuffer {
       path: settings.path,
       blockBytes: this.#blockBytes,
       memory: memory - this.#blockBytes,
+      shared: settings.shared,
       slots,
       onLost: (from, to, cause) => this.#lose(from, to, cause),
     });

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
 import { JobId, SessionId } from "../../../src/model/ids.js";
+import { rangesOf } from "../../../src/model/ranges.js";
 import type { Recipe, Resources } from "../../../src/model/recipe.js";
 import { arrayFault } from "../../../src/model/task-numbers.js";
 import type {
@@ -236,6 +237,10 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
   record({ type: type("RELAYED"), ...ref, end: count }),
 );
 
+const ended = fc
+  .tuple(done, record({ number: count, state: fc.constantFrom("succeeded" as const, "failed" as const), worker: name }))
+  .map(([{ job: _, ...outcome }, rest]) => ({ ...outcome, ...rest }));
+
 export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
   beat,
   record({ type: type("HELLO"), version: count, name }),
@@ -251,7 +256,16 @@ export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
   record({ type: type("CANCEL_REQUEST"), id: count }),
   record({ type: type("OPERATION"), id: count, operation: name, input: free }),
   record({ type: type("OPERATION"), id: count, operation: name, input: free, deadline: time }),
-  record({ type: type("FOLLOW"), job: ref.job }),
+  record({
+    type: type("FOLLOW"),
+    id: count,
+    job: ref.job,
+    has: fc.array(fc.nat()).map((indices) => rangesOf([...new Set(indices)].sort((a, b) => a - b))),
+    tasks: fc.boolean(),
+    live: fc.boolean(),
+    relay: fc.boolean(),
+  }),
+  record({ type: type("FOLLOW_CREDIT"), id: count, tasks: count }),
   record({ type: type("TAKEN"), ...ref, end: count }),
 );
 
@@ -262,5 +276,18 @@ export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
   record({ type: type("RESPONSE"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("RESULT"), id: count, value: free }),
   record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
+  record(
+    {
+      type: type("PROGRESS"),
+      id: count,
+      job: ref.job,
+      tasks: fc.array(ended, { maxLength: 3 }),
+      running: fc.array(record({ index: count, number: count, attempt: ref.attempt }), { maxLength: 3 }),
+      counters: record({ succeeded: count, failed: count, cancelled: count }),
+      held: fc.boolean(),
+      ended: fc.constantFrom("succeeded", "failed", "cancelled"),
+    },
+    { requiredKeys: ["type", "id", "job", "tasks"] },
+  ),
   record({ type: type("ERROR"), id: count, code, message: fc.string({ unit: "binary" }) }),
 );

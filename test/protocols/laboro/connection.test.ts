@@ -1,3 +1,4 @@
+/** What is special about a WebSocket; transports.test.ts has what holds for every transport. */
 import { randomBytes } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
@@ -79,22 +80,6 @@ const started = (index: number): FromWorker => ({
 });
 
 describe("messages", () => {
-  test("what is sent in one turn arrives as one batch, in both directions", async () => {
-    const pair = await connect();
-    const { worker, got } = workerEnd(pair);
-    worker.send(started(1));
-    worker.send(started(2));
-    pair.broker.send({ type: "ACK", seq: 1 });
-    pair.broker.send({ type: "CREDIT", bytes: 5 });
-    await until("the messages", () => pair.batches.length > 0 && got.length === 2);
-    expect(pair.batches).toEqual([[started(1), started(2)]]);
-    expect(got).toEqual([
-      { type: "ACK", seq: 1 },
-      { type: "CREDIT", bytes: 5 },
-    ]);
-    expect(worker.bufferedBytes).toBe(0);
-  });
-
   test("a proxy that cuts and glues the bytes as it likes changes nothing", async () => {
     const pair = await connect();
     pair.proxy.up = (bytes) => inPieces(bytes, 7);
@@ -111,46 +96,6 @@ describe("messages", () => {
     await until("all messages", () => pair.batches.flat().length === 300 && got.length === 300);
     expect(pair.batches.flat()).toEqual(sent);
     expect(got.map((call) => (call.type === "CALL" ? call.id : -1))).toEqual(sent.map((_, id) => id));
-  });
-
-  test("a large message passes whole", async () => {
-    const pair = await connect();
-    const { worker } = workerEnd(pair);
-    const body = randomBytes(20 * 1024 * 1024);
-    worker.send({ type: "REPLY", id: 1, body });
-    worker.send(started(1));
-    await until("both frames", () => pair.batches.length === 2);
-    const reply = pair.batches[0]?.[0];
-    expect(reply?.type === "REPLY" && body.equals(reply.body)).toBe(true);
-  });
-
-  test("a caller becomes a worker by JOIN, and is handed over to its session", async () => {
-    const pair = await connect({ from: "caller" });
-    const { worker } = workerEnd(pair);
-    worker.send({
-      type: "JOIN",
-      version: 1,
-      secret: "w".repeat(32),
-      session: "s" as never,
-      name: "n",
-      total: { slots: 1 },
-      tags: [],
-      pool: "default",
-      services: [],
-      reserveRequests: 0,
-      held: [],
-    });
-    await until("JOIN", () => pair.batches.length === 1);
-    const taken: FromWorker[] = [];
-    const session = pair.broker.handOver<FromWorker, ToWorker>({
-      onMessages: (batch) => taken.push(...batch),
-      onClose: (reason) => pair.closes.push(reason),
-    });
-    worker.send(started(1));
-    await until("STARTED", () => taken.length === 1);
-    session.close(1000, "enough");
-    expect(pair.closes).toEqual([{ by: "us", code: 1000, text: "enough" }]);
-    expect(pair.batches).toHaveLength(1);
   });
 
   test("a caller that has said HELLO cannot send what a worker sends", async () => {
@@ -209,21 +154,6 @@ describe("a peer that breaks the protocol is told why and closed", () => {
     expect(pair.closes[0]).toMatchObject({ by: "us", code: 1002, error: { code: "LABORO_BAD_MESSAGE" } });
   });
 
-  test("messages that its session refuses", async () => {
-    const pair = await connect();
-    pair.broker.handOver({
-      onMessages: () => {
-        throw new TypeError("a fault of ours");
-      },
-      onClose: (reason) => pair.closes.push(reason),
-    });
-    const { worker, closes } = workerEnd(pair);
-    worker.send(started(1));
-    await until("the end", () => closes.length === 1);
-    expect(closes).toMatchObject([{ by: "peer", code: 1011, text: "LABORO_INTERNAL: a fault of ours" }]);
-    expect(closes[0]?.error).toMatchObject({ code: "LABORO_INTERNAL", message: "a fault of ours" });
-  });
-
   test("a long reason is cut to what a close frame holds", async () => {
     const pair = await connect();
     const { closes } = workerEnd(pair);
@@ -234,41 +164,6 @@ describe("a peer that breaks the protocol is told why and closed", () => {
 });
 
 describe("closing", () => {
-  test("what was sent before close() still arrives, what is sent after it does not", async () => {
-    const pair = await connect();
-    const { worker, closes } = workerEnd(pair);
-    worker.send(started(1));
-    worker.close(1000, "done");
-    worker.send(started(2));
-    worker.close(1001, "again");
-    await until("the end", () => pair.closes.length === 1);
-    expect(pair.batches).toEqual([[started(1)]]);
-    expect(pair.closes).toEqual([{ by: "peer", code: 1000, text: "done" }]);
-    expect(closes).toEqual([{ by: "us", code: 1000, text: "done" }]);
-    expect(worker.isOpen).toBe(false);
-  });
-
-  test("a peer that vanishes is the network's doing", async () => {
-    const pair = await connect();
-    pair.socket.terminate();
-    await until("the end", () => pair.closes.length === 1);
-    expect(pair.closes[0]).toMatchObject({ by: "network", code: 1006 });
-  });
-
-  test("nothing is left of a connection that both ends have closed", async () => {
-    const held = (): number =>
-      process.getActiveResourcesInfo().filter((kind) => kind === "TCPSocketWrap" || kind === "Timeout").length;
-    const before = held();
-    const pair = await connect();
-    const { worker, closes } = workerEnd(pair);
-    worker.startHeartbeat(1000);
-    pair.broker.startHeartbeat(1000);
-    expect(held()).toBeGreaterThan(before);
-    worker.close();
-    await until("the end", () => pair.closes.length === 1 && closes.length === 1);
-    await until("sockets and timers to go", () => held() <= before);
-  });
-
   test.each(["up", "down"] as const)("a link that passes nothing %s is found dead by its heartbeat", async (way) => {
     const pair = await connect();
     const { worker, closes } = workerEnd(pair);

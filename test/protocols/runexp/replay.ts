@@ -72,7 +72,7 @@ export const cutAt =
   (bytes) => {
     const at = Math.max(0, Math.min(bytes.length, place(bytes.length)));
     const first = bytes.toString("latin1", 0, at);
-    const undecidable = Object.values(VARIABLE_MESSAGES).some((tailed) => tailed.parse(first) !== undefined);
+    const undecidable = Object.values(VARIABLE_MESSAGES).some(({ pattern }) => pattern.test(first));
     return undecidable ? [bytes] : [bytes.subarray(0, at), bytes.subarray(at)].filter((piece) => piece.length > 0);
   };
 

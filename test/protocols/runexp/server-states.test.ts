@@ -23,9 +23,9 @@ function replayed(sends: readonly Send[], cut: Cut): { said: Buffer[]; news: str
       if (name !== undefined && kind !== undefined) {
         const size = Number(/\d+$/.exec(next())?.[0]);
         side.sendJob(name, kind, size === 0 ? Buffer.alloc(0) : (answers[written() + 1] ?? Buffer.alloc(0)));
-      } else if (next() === "ATENDI") side.hold();
-      else if (next() === "ELIRI") side.ban();
-      else if (next() === "FINO") side.finish();
+      } else if (next() === "ATENDI") side.noJob("ATENDI");
+      else if (next() === "ELIRI") side.noJob("ELIRI");
+      else if (next() === "FINO") side.noJob("FINO");
     },
     resultAnnounced: () => side.accept(),
     outputEnded: () => side.recorded(),
@@ -76,7 +76,7 @@ describe("the manager's states", () => {
   it("says FINO again to one that asks again, and takes its results in between", () => {
     const { side, notes } = joined();
     side.push(Buffer.from("PETO"));
-    side.finish();
+    side.noJob("FINO");
     expect(side.state.name).toBe("WaitClose");
     side.push(Buffer.from("PETO"));
     expect(notes.written.slice(-2).map(String)).toEqual(["FINO", "FINO"]);
@@ -98,8 +98,8 @@ describe("the manager's states", () => {
   ])("takes FINO ANKAU %s", (_when, steps) => {
     const { side, notes } = joined();
     for (const step of steps) {
-      if (step === "ELIRI") side.ban();
-      else if (step === "ATENDI") side.hold();
+      if (step === "ELIRI") side.noJob("ELIRI");
+      else if (step === "ATENDI") side.noJob("ATENDI");
       else if (step === "LABORO") side.sendJob("x", ".sh", Buffer.from("x"));
       else side.push(Buffer.from(step));
     }
@@ -142,16 +142,16 @@ describe("the manager's states", () => {
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
     const before = notes.written.length;
     side.sendJob("x", ".sh", Buffer.from("x"));
-    side.hold();
-    side.ban();
-    side.finish();
+    side.noJob("ATENDI");
+    side.noJob("ELIRI");
+    side.noJob("FINO");
     side.recorded();
     expect(notes.written).toHaveLength(before);
     expect(side.state.name).toBe("closed");
   });
 
   it("answers one after the other what comes at once, however much it is", () => {
-    const { side, notes } = server("g", { jobRequested: () => side.hold() });
+    const { side, notes } = server("g", { jobRequested: () => side.noJob("ATENDI") });
     for (const piece of ["SALUTON; MI a", "KOMPRENAS", `JES${"PETO".repeat(100_000)}`]) side.push(Buffer.from(piece));
     expect(notes.written.filter((bytes) => bytes.toString() === "ATENDI")).toHaveLength(100_000);
   });

@@ -269,9 +269,9 @@ describe("server state 4: ProcessJob", () => {
   it("ProcessJob 6: goes back to where it came from, Wait or WaitClose", async () => {
     const { join: joinAs } = await study({ "a.sh": "1", "b.sh": "2", "c.sh": "3" });
     const runner = await joinAs("vm");
-    const [first, second, third] = [await runner.takes(), await runner.takes(), undefined];
+    const [first, second] = [await runner.takes(), await runner.takes()];
     await runner.delivers(first.name, "success", "x");
-    const last = third ?? (await runner.takes());
+    const last = await runner.takes();
     runner.say("PETO");
     await runner.hears("FINO");
     await runner.delivers(second.name, "success", "x");
@@ -305,11 +305,13 @@ describe("server state 5: WaitClose", () => {
     await runner.hears("FINO");
   });
 
-  it("WaitClose 3: waits for the client's reply", async () => {
+  it("WaitClose 3: waits for the client's reply, and answers a further PETO with FINO", async () => {
     const { runner, port } = await finishing();
     await runner.hears("FINO");
     await barrier(port);
     expect([runner.hasHeardNothing(), runner.closed]).toEqual([true, false]);
+    runner.say("PETO");
+    await runner.hears("FINO");
   });
 
   it("WaitClose 4: drops the connection after FINO ANKAU", async () => {

@@ -58,7 +58,7 @@ describe("the prototype's dialect", () => {
     expect(published.map(String)).toEqual(["proto1", "HEARTBEAT", "17.5"]);
     expect((await worker.hearFrames()).map(String)).toEqual(["HEARTBEAT", "17.5"]);
     await worker.sayFrames("READY", '{"services":["upper"]}');
-    expect(await worker.hear()).toEqual(["DISCONNECTERROR", { code: 501, message: "unknown command: READY" }]);
+    expect(await worker.hear()).toEqual(["DISCONNECTERROR", { code: 501, message: 'unknown command: "READY"' }]);
     expect(await shop.client.workers()).toEqual([]);
   });
 

@@ -41,6 +41,27 @@ describe("work", () => {
     expect((await client.ask("PING", { time: 1 + Date.now() }))[0]).toBe("PONG");
   });
 
+  it("goes back under a message id of more digits than JavaScript keeps, in any of its names", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1");
+    const client = dealer(shop.clients, "c1");
+    for (const [command, id] of [
+      ["WORKREQUEST", '"message_id":18446744073709551615'],
+      ["TASK", '"id":9007199254740993'],
+    ] as const) {
+      await client.sayFrames(command, `{"service":"echo",${id}}`, "hello");
+      const [, json = ""] = await worker.hearFrames();
+      if (command === "WORKREQUEST") expect(json.toString()).toContain(id);
+      const { work_request_identifier } = JSON.parse(json.toString()) as Record<string, unknown>;
+      expect(work_request_identifier).toContain(id.split(":")[1]);
+      await worker.say("WORKREPLY", { work_request_identifier }, "hello");
+      expect((await client.hearFrames())[1]?.toString()).toBe(`{${id}}`);
+      await worker.ask("PING", {});
+    }
+    await client.sayFrames("WORKREQUEST", `{"service":"echo","message_id":${"9".repeat(2_000)}}`);
+    expect((await client.hear())[1]).toMatchObject({ code: 400 });
+  });
+
   it("goes back to a REQ client that numbers what it says under the same number", async () => {
     const shop = await openScale0();
     const worker = await startedWorker(shop, "w1");

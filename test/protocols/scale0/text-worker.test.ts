@@ -148,7 +148,18 @@ it("PING: time is the worker's, in milliseconds", async () => {
 });
 
 it("PING: config_version is given back as it came, byte for byte", async () => {
-  for (const version of ["5", '"5"', "1.50", "18446744073709551615", '"caf\\u00e9"', "1e3", "null"]) {
+  for (const version of [
+    "5",
+    '"5"',
+    "1.50",
+    "18446744073709551615",
+    '"caf\\u00e9"',
+    "1e3",
+    "null",
+    "true",
+    '{"a":[1, 2]}',
+    "[1,{}]",
+  ]) {
     const configCache = scratchFile();
     const broker = await LiteralBroker.open();
     const worker = start({ broker: broker.url, configCache });
@@ -219,6 +230,10 @@ it("WORKREQUEST: work_request_indentifier is given back in the spelling that it 
     await broker.say("WORKREQUEST", { service: "upper", ...identifier }, "abc");
     expect(await broker.hearOf("WORKREPLY")).toEqual(["WORKREPLY", identifier, "ABC"]);
   }
+  // A number keeps all its digits.
+  const number = '{"work_request_identifier":18446744073709551615}';
+  await broker.sayText("WORKREQUEST", number);
+  await until("it is answered", async () => (await broker.hearText()) === number);
 });
 
 it("WORKREQUEST: body comes in frames or as the parameter", async () => {

@@ -1,14 +1,15 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
+  encodeGreeting,
   makeCommand,
   makeProperties,
   pongTo,
   readCommand,
+  readGreeting,
   readProperties,
 } from "../../../src/protocols/zeromq/zmtp-commands.js";
 import { encodeCommand, encodeMessage, FrameReader, type Incoming } from "../../../src/protocols/zeromq/zmtp-frames.js";
-import { encodeGreeting, readGreeting } from "../../../src/protocols/zeromq/zmtp-greeting.js";
 
 const LIMITS = { frames: 100, messageBytes: 100_000 };
 

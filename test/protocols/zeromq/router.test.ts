@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Context, Dealer } from "zeromq";
-import { makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
+import { encodeGreeting, makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
 import { encodeCommand, encodeMessage } from "../../../src/protocols/zeromq/zmtp-frames.js";
-import { encodeGreeting } from "../../../src/protocols/zeromq/zmtp-greeting.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, heardRouter, peerRouter, raw, requester, zmq } from "./support.js";
 
@@ -100,6 +99,24 @@ describe("a ROUTER of ours", () => {
     expect({ joined, left }).toEqual({ joined: ["twin", "twin"], left: ["twin"] });
     await until("the first is cut off", first.closed);
     expect(left).toEqual(["twin"]);
+  });
+
+  it("gives that place to one of two that wait for it, and refuses the other", async () => {
+    const { router, joined, left, complaints } = await heardRouter();
+    const first = await raw(router.port);
+    first.socket.write(hello("DEALER", "twin"));
+    await until("the first is there", () => joined.length === 1);
+    const second = dealer(router.url, { routingId: "twin" });
+    await second.send("echo");
+    await new Promise<void>((resolve) => second.events.on("handshake", () => resolve()));
+    const third = await raw(router.port);
+    third.socket.write(hello("DEALER", "twin"));
+    expect(text(await second.receive())).toEqual(["echo"]);
+    await until("the third is cut off", third.closed);
+    await second.send("echo");
+    expect(text(await second.receive())).toEqual(["echo"]);
+    expect({ joined, left }).toEqual({ joined: ["twin", "twin"], left: ["twin"] });
+    expect(complaints.map(({ why }) => why)).toEqual(["its identity is that of a peer that is there"]);
   });
 
   it("drops a message with too many frames and goes on with the peer", async () => {

@@ -27,32 +27,39 @@ export class JobLog {
     if (lines[0] === "") writeSync(this.#fd, HEAD);
     const logged = new Set(lines.map((line) => line.split("\t", 1)[0]));
     const ended = earlier.find((one) => one.job.id === job)?.ended;
-    for (const task of ended ?? []) if (!logged.has(String(task.number))) this.add(task, commandOf(task.index));
+    this.add(
+      (ended ?? []).filter(({ number }) => !logged.has(String(number))),
+      commandOf,
+    );
   }
 
-  /** Seq is the number of the task, for a list from 1 as in GNU parallel. */
-  add(result: TaskView, label: string): void {
-    const start = (result.started / 1000).toFixed(3);
-    const runtime = ((result.ended - result.started) / 1000).toFixed(3);
-    const signal = result.signal === undefined ? 0 : (SIGNALS[result.signal] ?? -1);
-    const code = result.code ?? (result.signal === undefined ? -1 : 0);
-    const fields = [
-      result.number,
-      result.worker,
-      start,
-      runtime,
-      0,
-      result.outputBytes,
-      code,
-      signal,
-      label.replace(/[\t\n]/g, " "),
-    ];
-    writeSync(this.#fd, `${fields.join("\t")}\n`);
+  add(results: readonly TaskView[], commandOf: (index: number) => string): void {
+    if (results.length > 0) writeSync(this.#fd, results.map((one) => lineOf(one, commandOf(one.index))).join(""));
   }
 
   close(): void {
     closeSync(this.#fd);
   }
+}
+
+/** Seq is the number of the task, for a list from 1 as in GNU parallel. */
+function lineOf(result: TaskView, label: string): string {
+  const start = (result.started / 1000).toFixed(3);
+  const runtime = ((result.ended - result.started) / 1000).toFixed(3);
+  const signal = result.signal === undefined ? 0 : (SIGNALS[result.signal] ?? -1);
+  const code = result.code ?? (result.signal === undefined ? -1 : 0);
+  const fields = [
+    result.number,
+    result.worker,
+    start,
+    runtime,
+    0,
+    result.outputBytes,
+    code,
+    signal,
+    label.replace(/[\t\n]/g, " "),
+  ];
+  return `${fields.join("\t")}\n`;
 }
 
 const SIGNALS: Readonly<Record<string, number>> = {

@@ -8,6 +8,7 @@ import type { Client } from "../../../client/client.js";
 import type { TaskOutput } from "../../../protocols/laboro/messages.js";
 import type { OutputWriter } from "../output-writer.js";
 import type { OperationOutput, TaskView } from "../views.js";
+import type { PrintableTask } from "./output-printer.js";
 
 type Page = OperationOutput<"output">;
 
@@ -21,7 +22,9 @@ export class LiveOutput {
   #attempt: number | undefined;
   #position = 0;
   #missing = 0;
-  #ended: TaskView | undefined;
+  #ended: PrintableTask | undefined;
+  /** The broker has stored output of the task. */
+  #stored = false;
   #closed = false;
 
   constructor(writer: OutputWriter) {
@@ -49,8 +52,14 @@ export class LiveOutput {
   }
 
   /** The task's result is known: all of its output was stored or relayed. */
-  taskEnded(task: TaskView): void {
+  taskEnded(task: PrintableTask): void {
     this.#ended = task;
+    this.#wake();
+  }
+
+  /** There is output to be read from the broker. */
+  outputStored(): void {
+    this.#stored = true;
     this.#wake();
   }
 
@@ -63,6 +72,11 @@ export class LiveOutput {
         this.#wake = resolve;
       });
       if (await this.#printRelayed()) continue;
+      if (this.#ended !== undefined && (await this.#printSmall(this.#ended))) break;
+      if (!this.#stored && this.#ended === undefined) {
+        await woken;
+        continue;
+      }
       asked ??= nextPage(currentClient(), job, this.#position).then((page) => ({ page }));
       // Only promises that settle soon: one that stays pending would keep the result of every race, and so all of the output.
       const found = await Promise.race([asked, woken]);
@@ -73,6 +87,19 @@ export class LiveOutput {
     // Nothing is printed any more, and nobody may wait for it.
     this.#closed = true;
     for (const { taken } of this.#relayed.splice(0)) taken();
+  }
+
+  /** Returns true if that was all that was left of the output. */
+  async #printSmall({ attempt, output, outputBytes }: PrintableTask): Promise<boolean> {
+    // A page that was asked for may belong to the attempt before.
+    if (output !== undefined || outputBytes === 0) this.#beginAttempt(attempt);
+    if (attempt !== this.#attempt) return false;
+    let offset = 0;
+    for (const { stream, bytes } of output ?? []) {
+      await this.#write(stream, offset, bytes);
+      offset += bytes.length;
+    }
+    return this.#position >= outputBytes;
   }
 
   /** Returns true when the task has ended and this was the last of its output. */

@@ -3,6 +3,8 @@
  * line by line. What is stored comes from the broker, what was relayed from the spool.
  */
 import type { Client } from "../../../client/client.js";
+import type { OutputStream } from "../../../model/outcome.js";
+import type { EndedTask } from "../../../model/progress.js";
 import type { Bytes } from "../../../model/recipe.js";
 import type { OutputPiece } from "../../../model/store.js";
 import { LineWriter } from "../line-writer.js";
@@ -22,17 +24,23 @@ export interface PrinterDependencies {
   readonly labelOf: (index: number) => string;
   /** Removes the progress bar. */
   readonly clear: () => void;
-  /** The output of a task was printed; so many bytes of it are missing. */
-  readonly onPrinted: (task: TaskView, missingBytes: number) => void;
+  /** The output of these tasks was printed; so many bytes of it are missing. */
+  readonly onPrinted: (tasks: readonly TaskView[], missingBytes: number) => void;
 }
 
+/** A task that has ended, with its output where that is small. */
+export type PrintableTask = TaskView & Pick<EndedTask, "output">;
+
 /** Outputs fetched at one time. */
-const FETCH_CONCURRENCY = 16;
+export const FETCH_CONCURRENCY = 16;
+/** Bytes of small outputs that are kept until it is their turn. */
+const KEPT_BYTES = 64 * 1024 * 1024;
 
 export class OutputPrinter {
   readonly #options: OutputOptions;
   readonly #deps: PrinterDependencies;
-  readonly #outOfOrder = new Map<number, TaskView>();
+  readonly #outOfOrder = new Map<number, PrintableTask>();
+  #keptBytes = 0;
   #next: number;
 
   /** `first`: the task with which the order begins. */
@@ -47,30 +55,59 @@ export class OutputPrinter {
     if (index === this.#next) this.#next++;
   }
 
-  async add(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {
+  async add(client: Client, job: number, tasks: readonly PrintableTask[]): Promise<void> {
     if (!this.#options.keepOrder) {
       await this.#print(client, job, tasks);
       return;
     }
-    for (const task of tasks) this.#outOfOrder.set(task.index, task);
-    for (let task = this.#outOfOrder.get(this.#next); task !== undefined; task = this.#outOfOrder.get(this.#next)) {
-      await this.#print(client, job, [task]);
-      this.#outOfOrder.delete(this.#next++);
+    for (const task of tasks) if (task.index >= this.#next) this.#keep(task);
+    for (let some = this.#nextInOrder(); some.length > 0; some = this.#nextInOrder()) {
+      await this.#print(client, job, some);
+      for (const task of some) this.#forget(task);
+      this.#next += some.length;
     }
+  }
+
+  /** The tasks whose turn it is: all small ones, or one other. */
+  #nextInOrder(): PrintableTask[] {
+    const found: PrintableTask[] = [];
+    for (let at = this.#next; ; at++) {
+      const task = this.#outOfOrder.get(at);
+      if (task === undefined || (!needsNoFetch(task) && found.length > 0)) return found;
+      found.push(task);
+      if (!needsNoFetch(task)) return found;
+    }
+  }
+
+  #keep(task: PrintableTask): void {
+    const { output, ...rest } = task;
+    const keeps = output !== undefined && this.#keptBytes + task.outputBytes <= KEPT_BYTES;
+    this.#forget(task);
+    this.#outOfOrder.set(task.index, keeps ? task : rest);
+    if (keeps) this.#keptBytes += task.outputBytes;
+  }
+
+  #forget({ index }: PrintableTask): void {
+    const kept = this.#outOfOrder.get(index);
+    if (kept?.output !== undefined) this.#keptBytes -= kept.outputBytes;
+    this.#outOfOrder.delete(index);
   }
 
   /** No more tasks end: prints those that still wait for an earlier one. */
   async finish(client: Client, job: number): Promise<void> {
     for (const task of [...this.#outOfOrder.values()].sort((a, b) => a.index - b.index)) {
       await this.#print(client, job, [task]);
-      this.#outOfOrder.delete(task.index);
+      this.#forget(task);
     }
   }
 
-  async #print(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {
-    const withOutput = tasks.filter(({ outputBytes }) => outputBytes > 0);
-    for (let at = 0; at < withOutput.length && !this.#deps.writer.stopped; at += FETCH_CONCURRENCY) {
-      const some = withOutput.slice(at, at + FETCH_CONCURRENCY);
+  async #print(client: Client, job: number, tasks: readonly PrintableTask[]): Promise<void> {
+    for (const some of groupsToPrint(tasks.filter(({ outputBytes }) => outputBytes > 0))) {
+      if (this.#deps.writer.stopped) return;
+      if (some.every(needsNoFetch)) {
+        await this.#printSmall(some);
+        continue;
+      }
       const pages = await Promise.all(some.map((task) => pageOf(client, job, task, 0)));
       this.#deps.clear();
       for (const [i, page] of pages.entries()) {
@@ -78,6 +115,39 @@ export class OutputPrinter {
         if (task !== undefined) await this.#printOne(client, job, task, page);
       }
     }
+  }
+
+  /** Pieces of one stream that follow each other are one write. */
+  async #printSmall(tasks: readonly PrintableTask[]): Promise<void> {
+    const { clear, writer, labelOf, onPrinted } = this.#deps;
+    clear();
+    const isTerminal = process.stdout.isTTY || process.stderr.isTTY;
+    let stream: OutputStream = "stdout";
+    let parts: Uint8Array[] = [];
+    const flush = async (): Promise<void> => {
+      const [only] = parts;
+      const bytes = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
+      parts = [];
+      await writer.write(stream, bytes);
+    };
+    for (const task of tasks) {
+      const tagged = this.#options.tag ? new TaggedOutput(writer, `${labelOf(task.index)}\t`) : undefined;
+      for (const piece of task.output ?? []) {
+        if (tagged !== undefined) {
+          await tagged.write(piece.stream, piece.bytes);
+          continue;
+        }
+        if (piece.stream !== stream) await flush();
+        stream = piece.stream;
+        parts.push(piece.bytes);
+      }
+      await tagged?.end();
+      if (!isTerminal) continue;
+      await flush();
+      writer.endLine();
+    }
+    await flush();
+    onPrinted(tasks, 0);
   }
 
   async #printOne(client: Client, job: number, task: TaskView, first: Page): Promise<void> {
@@ -102,7 +172,19 @@ export class OutputPrinter {
     if (print instanceof TaggedOutput) await print.end();
     writer.endLine();
     relayed.remove(task.index);
-    onPrinted(task, writer.stopped ? 0 : missing + Math.max(0, task.outputBytes - at));
+    onPrinted([task], writer.stopped ? 0 : missing + Math.max(0, task.outputBytes - at));
+  }
+}
+
+const needsNoFetch = ({ output, outputBytes }: PrintableTask): boolean => output !== undefined || outputBytes === 0;
+
+/** Neighbours that need no request to the broker together; a few others together. */
+export function* groupsToPrint(tasks: readonly PrintableTask[]): Generator<readonly PrintableTask[]> {
+  for (let from = 0, to = 0; from < tasks.length; from = to) {
+    const small = needsNoFetch(tasks[from] as PrintableTask);
+    const most = small ? tasks.length : from + FETCH_CONCURRENCY;
+    while (to < most && to < tasks.length && needsNoFetch(tasks[to] as PrintableTask) === small) to++;
+    yield tasks.slice(from, to);
   }
 }
 

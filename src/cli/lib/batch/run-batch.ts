@@ -18,7 +18,7 @@ import { OutputWriter } from "../output-writer.js";
 import { escapeLines } from "../print.js";
 import { outcomeText, taskLabel } from "../result-text.js";
 import type { JobView, TaskView } from "../views.js";
-import { BatchWatcher } from "./batch-watcher.js";
+import { BatchFollower } from "./batch-follower.js";
 import { JobLog } from "./joblog.js";
 import { LiveOutput } from "./live-output.js";
 import { OutputNotices } from "./output-notices.js";
@@ -55,7 +55,6 @@ export async function runBatch(
   // Before anything starts: a log that cannot be written is a mistake in the command.
   const log = options.joblog === undefined ? undefined : new JobLog(options.joblog);
   const broker = new ReconnectingClient(connectBroker, await connectBroker());
-  const { last } = await broker.client.ask("events", { limit: 1, waitMs: 0 });
   const batch = await start(broker.client);
   if (batch === undefined) {
     log?.close();
@@ -77,9 +76,9 @@ export async function runBatch(
   const clear = (): void => progress.clear();
   const notices = new OutputNotices({ nameOf, outputCap: submitted.limits.outputCap, clear });
   const relayed = new RelaySpool();
-  const onPrinted = (record: ShownTasks | undefined, task: TaskView, missingBytes: number): void => {
-    if (!writer.stopped) record?.add(task);
-    notices.add(task, missingBytes, relayed.failure);
+  const onPrinted = (record: ShownTasks | undefined, tasks: readonly TaskView[], missingBytes: number): void => {
+    if (!writer.stopped) record?.add(...tasks);
+    for (const task of tasks) notices.add(task, missingBytes, relayed.failure);
   };
   // The output of a single task is printed as it comes: from its beginning, at each start.
   const shown = options.live ? undefined : new ShownTasks(options.dir, submitted, batch.shownBefore);
@@ -94,9 +93,9 @@ export async function runBatch(
       { ...options, keepOrder: false },
       {
         ...{ writer, relayed, labelOf: earlierLabel, clear },
-        onPrinted: (task, missingBytes) => {
-          left.delete(task);
-          onPrinted(records[i], task, missingBytes);
+        onPrinted: (tasks, missingBytes) => {
+          for (const task of tasks) left.delete(task);
+          onPrinted(records[i], tasks, missingBytes);
         },
       },
     );
@@ -104,32 +103,31 @@ export async function runBatch(
   }
   const printer = new OutputPrinter(options, {
     ...{ writer, relayed, labelOf, clear },
-    onPrinted: (task, missingBytes) => onPrinted(shown, task, missingBytes),
+    onPrinted: (tasks, missingBytes) => onPrinted(shown, tasks, missingBytes),
   });
   const liveOutput = options.live ? new LiveOutput(writer) : undefined;
   const failures: TaskView[] = [];
-  const watcher = new BatchWatcher(job, last, {
+  const follower = new BatchFollower(job, batch.endedBefore, {
     onEnded: async (tasks) => {
       if (liveOutput === undefined) await printer.add(broker.client, job, tasks);
       for (const task of tasks) {
         liveOutput?.taskEnded(task);
-        log?.add(task, batch.commandOf(task.index));
         if (task.state === "failed") failures.push(task);
       }
+      log?.add(tasks, batch.commandOf);
     },
-    onCounters: (counters) => progress.update(counters),
+    onProgress: ({ counters, running }) => {
+      if (counters !== undefined) progress.update(counters);
+      if (running !== undefined) liveOutput?.outputStored();
+    },
+    relay: (output) => (liveOutput ?? relayed).take(output),
+    live: options.live,
   });
-  const follow = (client: Client): void => client.follow(job, (output) => (liveOutput ?? relayed).take(output));
-  follow(broker.client);
   broker.onReconnected(job, async (client) => {
-    follow(client);
     // The process that opened the data after the end of another run has held the jobs that are not its own.
-    if (!watcher.held && !interrupt.once.aborted && !interrupt.outputLost.aborted) await releaseIfHeld(client, job);
+    if (!follower.held && !interrupt.once.aborted && !interrupt.outputLost.aborted) await releaseIfHeld(client, job);
   });
-  for (const index of batch.endedBefore) {
-    watcher.skip(index);
-    printer.skip(index);
-  }
+  for (const index of batch.endedBefore) printer.skip(index);
   if (!options.live) progress.begin({ succeeded: batch.endedBefore.size, failed: 0, cancelled: 0 });
   const stopLive = new AbortController();
   const live = liveOutput?.print(() => broker.client, job, stopLive.signal);
@@ -138,9 +136,7 @@ export async function runBatch(
     () => void explainWaiting(broker.client, batch, progress).catch(() => {}),
     EXPLAIN_AFTER_MS,
   );
-  // No event follows the end of a job.
-  const stop = submitted.ended === undefined ? stopping.done : AbortSignal.abort();
-  const end = await broker.withRetry((client) => watcher.waitForEnd(client, stop));
+  const end = await broker.withRetry((client) => follower.waitForEnd(client, stopping.done));
   clearTimeout(explainTimer);
   const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
@@ -163,10 +159,9 @@ export async function runBatch(
     return interrupt.exitCode;
   }
   if (liveOutput?.ended !== undefined) notices.add(liveOutput.ended, end === undefined ? 0 : liveOutput.missingBytes);
-  const view = await broker.withRetry((client) => client.ask("job", { job }));
   notices.summarize();
-  if (failures.length > 0) await printFailures(failures, nameOf, view);
-  printSummary(job, view.count, view.counters, Date.now() - started, end === undefined);
+  if (failures.length > 0) await printFailures(failures, nameOf, submitted);
+  printSummary(job, submitted.count, follower.counters, Date.now() - started, end === undefined);
   if (end === undefined) return interrupt.exitCode;
   return end === "succeeded" && !notices.incomplete ? EXIT.ok : EXIT.failed;
 }

@@ -10,17 +10,12 @@ import { LOCAL_DATA } from "../../../base/files/local-data.js";
 import type { Client, JobHandle } from "../../../client/client.js";
 import type { TaskResult } from "../../../model/outcome.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
+import type { Experiment } from "../../../protocols/runexp/broker/experiments.js";
+import { ResFile, type ResFileOptions } from "../../../protocols/runexp/broker/result-file.js";
 import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
-import {
-  bytesOf,
-  displayPath,
-  type FoundExperiment,
-  readScript,
-  toLatin1,
-} from "../../../protocols/runexp/experiments/folder.js";
+import { readScript } from "../../../protocols/runexp/experiments/folder.js";
 import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
-import { ResFile, type ResFileOptions } from "../../../protocols/runexp/experiments/result-file.js";
-import { DEFAULT_GROUP, type Status } from "../../../protocols/runexp/messages.js";
+import { bytesOf, DEFAULT_GROUP, displayName, type Status, toLatin1 } from "../../../protocols/runexp/messages.js";
 import { resStatusOf, toWaitStatus, writeResHeader } from "../../../protocols/runexp/res-text.js";
 import { longDate } from "../../../protocols/runexp/runner/dates.js";
 import { type BrokerChoice, withBroker } from "../../lib/broker-connection.js";
@@ -28,8 +23,8 @@ import { EXIT } from "../../lib/failures.js";
 import { printNotice } from "../../lib/print.js";
 
 export interface BrokerRun {
-  readonly all: readonly FoundExperiment[];
-  readonly remaining: readonly FoundExperiment[];
+  readonly all: readonly Experiment[];
+  readonly remaining: readonly Experiment[];
   readonly aftermath: Aftermath;
   readonly screen: ProgressOutput;
   readonly runs: string;
@@ -74,7 +69,7 @@ class BrokerExperiments {
 
   async run(): Promise<number> {
     const { remaining, screen } = this.#run;
-    const jobs: { readonly experiment: FoundExperiment; readonly job: JobHandle }[] = [];
+    const jobs: { readonly experiment: Experiment; readonly job: JobHandle }[] = [];
     // All are submitted first: the broker then has them even if this process is killed.
     await forEachConcurrently(remaining, async (experiment) =>
       jobs.push({ experiment, job: await this.#jobOf(experiment) }),
@@ -90,7 +85,7 @@ class BrokerExperiments {
   }
 
   /** The job that an earlier run submitted for the same script, unless its result was fetched already. */
-  async #jobOf({ name, kind, path }: FoundExperiment): Promise<JobHandle> {
+  async #jobOf({ name, kind, path }: Experiment): Promise<JobHandle> {
     const { runs, outputs, group } = this.#run;
     const script = readScript(toLatin1(runs), path);
     const content = kind === ".sh" ? withBashShebang(script) : script;
@@ -104,13 +99,13 @@ class BrokerExperiments {
       return this.#client.job(known.id);
     return this.#client.submit({
       recipe: { kind: "script", content, type: kind === ".sh" ? ".bash" : kind },
-      name: displayPath(path),
+      name: displayName(path),
       key,
       pool: group === DEFAULT_GROUP ? DEFAULT_POOL : group,
     });
   }
 
-  async #collect({ name }: FoundExperiment, job: JobHandle): Promise<void> {
+  async #collect({ name }: Experiment, job: JobHandle): Promise<void> {
     await job.wait();
     const { value: result } = (await job.results().next()) as { value: TaskResult | undefined };
     if (result === undefined || (result.code === undefined && result.signal === undefined)) {
@@ -142,8 +137,8 @@ class BrokerExperiments {
     await file.syncName();
     aftermath.set(name, status === "success");
     if (status === "failure") this.#failed++;
-    screen.assigned(result.worker, displayPath(name), ++this.#done, all.length);
-    screen.ended(result.worker, displayPath(name), status);
+    screen.assigned(result.worker, displayName(name), ++this.#done, all.length);
+    screen.ended(result.worker, displayName(name), status);
   }
 }
 

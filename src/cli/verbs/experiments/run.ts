@@ -17,12 +17,12 @@ import type { Listener } from "../../../broker/listeners/listener.js";
 import type { RunningBroker } from "../../../broker/options.js";
 import { connect } from "../../../client/client.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
+import type { Experiment } from "../../../protocols/runexp/broker/experiments.js";
 import { openManager } from "../../../protocols/runexp/broker/listener.js";
 import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
 import { ExperimentJobs } from "../../../protocols/runexp/experiments/experiment-jobs.js";
-import { displayPath, type FoundExperiment, toLatin1 } from "../../../protocols/runexp/experiments/folder.js";
 import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
-import { DEFAULT_GROUP } from "../../../protocols/runexp/messages.js";
+import { DEFAULT_GROUP, displayName, toLatin1 } from "../../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../../protocols/runexp/runner/index.js";
 import { startBroker } from "../../../server.js";
 import { EXIT } from "../../lib/failures.js";
@@ -31,8 +31,8 @@ import { logger } from "../../lib/long-running.js";
 import { openOutput, printNotice } from "../../lib/print.js";
 
 export interface ExperimentsRun {
-  readonly all: readonly FoundExperiment[];
-  readonly remaining: readonly FoundExperiment[];
+  readonly all: readonly Experiment[];
+  readonly remaining: readonly Experiment[];
   readonly aftermath: Aftermath;
   readonly screen: ProgressOutput;
   readonly runs: string;
@@ -221,7 +221,7 @@ function reportFailures({ remaining }: ExperimentsRun, batch: ExperimentJobs): b
   const failed = new Set(batch.failed);
   const lost = remaining.filter(({ name }) => !batch.hasEnded(name));
   for (const { path } of lost)
-    printNotice(`${displayPath(path)} has no result: its script is gone, or too many runners were lost`);
+    printNotice(`${displayName(path)} has no result: its script is gone, or too many runners were lost`);
   if (failed.size > 0)
     printNotice(`${failed.size} of ${remaining.length} experiments failed; the same command runs them again`);
   return failed.size + lost.length > 0;

@@ -1,22 +1,16 @@
 /**
- * Follows the output of a job's tasks until all of them have ended. Ended tasks are printed once, running tasks are followed. The
- * broker's events report each task that ends; tasks that were started are found by polling. A task that started and ended between two
- * polls is printed when its end is reported.
+ * Follows the output of a job's tasks until all of them have ended. Ended tasks are printed once. Tasks that run are followed from the
+ * moment when they have output; more than a few at a time are printed when they have ended.
  */
 import type { Client } from "../../../client/client.js";
-import { contains, countOf, intersection, type Ranges } from "../../../model/ranges.js";
-import { askWithRetry } from "../../lib/broker-connection.js";
-import { getJob } from "../../lib/select-jobs.js";
-import type { JobView, OperationOutput } from "../../lib/views.js";
-import { endedTasks, printLive, printStored, runningTasks, type TaskAttempt } from "./task-output.js";
+import { contains, difference, type Ranges, sizeOf } from "../../../model/ranges.js";
+import { followWithRetry } from "../../lib/broker-connection.js";
+import type { JobView } from "../../lib/views.js";
+import { printLive, printStored, type TaskAttempt } from "./task-output.js";
 import { type PrintOptions, TaskPrinter } from "./task-printer.js";
 
-/** How often to poll for tasks that were started. */
-const POLL_MS = 500;
 /** More tasks than this at one time are printed when they have ended. */
 const MAX_FOLLOWED = 64;
-
-type Event = OperationOutput<"events">["events"][number];
 
 export async function followJob(
   client: Client,
@@ -30,64 +24,47 @@ export async function followJob(
 class JobFollower {
   readonly #client: Client;
   readonly #job: JobView;
-  readonly #wanted: Ranges | undefined;
+  readonly #wanted: Ranges;
   readonly #options: PrintOptions;
   /** INDEX:ATTEMPT of what was printed or is being followed. */
   readonly #seen = new Set<string>();
-  readonly #ended = new Set<number>();
   readonly #live = new Set<Promise<void>>();
-  /** The first failure of one of these. */
+  /** Tasks that may still end. */
+  #open: number;
+  /** The first failure of one that is followed. */
   #failure: unknown;
 
   constructor(client: Client, job: JobView, wanted: Ranges | undefined, options: PrintOptions) {
     this.#client = client;
     this.#job = job;
-    this.#wanted = wanted;
+    const all = { first: 0, last: job.count - 1 };
+    this.#wanted = wanted === undefined ? [all] : wanted;
     this.#options = options;
+    // Those that were cancelled before they ran have no result.
+    this.#open = 0;
+    for (const range of this.#wanted) for (const part of difference(range, job.cancels)) this.#open += sizeOf(part);
   }
 
   async run(): Promise<void> {
-    const { id } = this.#job;
-    // Before the first scan: an end during the scan is reported again as an event, and then known.
-    let after = (await askWithRetry(this.#client, "events", { job: id, limit: 1 })).last;
-    let scan = true;
-    for (;;) {
-      if (scan) await this.#printEnded(this.#wanted);
-      const { ended } = await getJob(this.#client, id);
-      if (ended !== undefined || this.#allEnded()) break;
-      for await (const task of runningTasks(this.#client, id, this.#wanted)) {
-        if (this.#live.size < MAX_FOLLOWED) this.#follow(task);
-      }
+    const { id, count } = this.#job;
+    const has = difference({ first: 0, last: count - 1 }, this.#wanted);
+    const isSelection = has.length > 0;
+    for await (const { tasks, running = [] } of followWithRetry(this.#client, id, { has, live: true })) {
+      await this.#printEnded(tasks);
+      for (const task of running)
+        if (contains(this.#wanted, task.index) && this.#live.size < MAX_FOLLOWED) this.#follow(task);
       if (this.#failure !== undefined) throw this.#failure;
-      const page = await askWithRetry(this.#client, "events", { job: id, after, waitMs: POLL_MS });
-      after = page.last;
-      scan = page.missed || page.events.some(({ truncated }) => truncated === true);
-      for (const event of page.events) await this.#handleEvent(event);
+      this.#open -= tasks.filter(({ index }) => !contains(this.#job.cancels, index)).length;
+      // A job that has other tasks may go on for long.
+      if (isSelection && this.#open <= 0) break;
     }
-    await this.#printEnded(this.#wanted);
     await Promise.all(this.#live);
+    if (this.#failure !== undefined) throw this.#failure;
   }
 
-  async #handleEvent({ kind, succeeded = [], failed = [], cancelled = [] }: Event): Promise<void> {
-    if (kind !== "tasks-ended") return;
-    for (const range of [...succeeded, ...failed, ...cancelled]) {
-      for (const part of this.#wanted === undefined ? [range] : intersection(range, this.#wanted)) {
-        await this.#printEnded([part]);
-        if (this.#wanted !== undefined)
-          for (let index = part.first; index <= part.last; index++) this.#ended.add(index);
-      }
-    }
-  }
-
-  async #printEnded(wanted: Ranges | undefined): Promise<void> {
-    await printStored(this.#client, this.#job.id, this.#newlyEnded(wanted), (task) => this.#printer(task));
-  }
-
-  async *#newlyEnded(wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {
-    for await (const task of endedTasks(this.#client, this.#job.id, wanted)) {
-      this.#ended.add(task.index);
-      if (this.#isNew(task)) yield task;
-    }
+  async #printEnded(tasks: readonly TaskAttempt[]): Promise<void> {
+    const unseen = tasks.filter((task) => this.#isNew(task));
+    await printStored(this.#client, this.#job.id, toAsync(unseen), (task) => this.#printer(task));
   }
 
   #follow(task: TaskAttempt): void {
@@ -109,18 +86,8 @@ class JobFollower {
   #printer({ number }: TaskAttempt): TaskPrinter {
     return new TaskPrinter(`${this.#job.id}.${number}`, this.#options);
   }
+}
 
-  /** Only for a selection of tasks. Those that were cancelled before they ran have no result. */
-  #allEnded(): boolean {
-    if (this.#wanted === undefined) return false;
-    const { cancels, count } = this.#job;
-    let ended = 0;
-    for (const range of this.#wanted) {
-      if (range.first >= count) continue;
-      for (let index = range.first; index <= Math.min(range.last, count - 1); index++) {
-        if (this.#ended.has(index) || contains(cancels, index)) ended++;
-      }
-    }
-    return ended >= countOf(this.#wanted);
-  }
+async function* toAsync<T>(items: Iterable<T>): AsyncGenerator<T> {
+  yield* items;
 }

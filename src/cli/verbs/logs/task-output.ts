@@ -1,6 +1,8 @@
 /** The tasks of a job that may have output, in order, and their output page by page. */
 import type { Client } from "../../../client/client.js";
+import type { SmallOutput } from "../../../model/outcome.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
+import type { OutputPiece } from "../../../model/store.js";
 import { askWithRetry } from "../../lib/broker-connection.js";
 import type { OperationOutput } from "../../lib/views.js";
 import { prefetch } from "./prefetch.js";
@@ -14,6 +16,8 @@ export interface TaskAttempt {
   readonly attempt: number;
   /** How much it wrote; absent while it runs. */
   readonly outputBytes?: number;
+  /** All of it, where it is small. */
+  readonly output?: readonly SmallOutput[] | undefined;
 }
 
 /** Tasks that have ended, in order of index. */
@@ -45,6 +49,7 @@ export const isWanted = (index: number, wanted: Ranges | undefined): boolean =>
   wanted === undefined || contains(wanted, index);
 
 type Page = OperationOutput<"output">;
+type Pieces = Pick<Page, "pieces" | "next">;
 
 /** Tasks whose first page is requested ahead. */
 const PREFETCH = 16;
@@ -56,8 +61,12 @@ export async function printStored(
   tasks: AsyncIterable<TaskAttempt>,
   printerOf: (task: TaskAttempt) => TaskPrinter,
 ): Promise<void> {
-  const first = async ({ index, attempt, outputBytes }: TaskAttempt): Promise<Page | undefined> =>
-    outputBytes === 0 ? undefined : askWithRetry(client, "output", { job, index, attempt });
+  const first = async ({ index, attempt, outputBytes, output }: TaskAttempt): Promise<Pieces | undefined> => {
+    if (outputBytes === 0) return undefined;
+    return output === undefined
+      ? askWithRetry(client, "output", { job, index, attempt })
+      : { pieces: withOffsets(output) };
+  };
   for await (const [task, page] of prefetch(tasks, PREFETCH, first)) {
     if (page === undefined) continue;
     const printer = printerOf(task);
@@ -65,6 +74,14 @@ export async function printStored(
     if (page.next !== undefined) await printFrom(client, job, task, printer, page.next, 0);
     printer.end(task.outputBytes);
   }
+}
+
+function withOffsets(output: readonly SmallOutput[]): OutputPiece[] {
+  let offset = 0;
+  return output.map(({ stream, bytes }) => {
+    offset += bytes.length;
+    return { stream, bytes, offset: offset - bytes.length };
+  });
 }
 
 /** Prints what comes of an attempt until it has ended. */

@@ -6,24 +6,32 @@ import type { Core, WorkerPort } from "../../../broker/core.js";
 import { type AssignedTask, AssignedTasks } from "../../../broker/sessions/assigned-tasks.js";
 import { JobId, type TaskIndex } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
-import { ALL_TASKS, COUNT_LIMIT, type Hello, type Ok, type Task, type TaskPair, type Update } from "../messages.js";
-import { indexOfPair, nameOf, toFuqTask } from "./fuq-task.js";
+import {
+  ALL_TASKS,
+  COUNT_LIMIT,
+  type Hello,
+  type Ok,
+  pairKey,
+  pairOf,
+  type Task,
+  type TaskPair,
+  type Update,
+} from "../messages.js";
+import { indexOfPair, outcomeOf, recordOutcome, toFuqTask } from "./fuq-task.js";
 import { SlotCapacity } from "./slot-capacity.js";
-import { outcomeOf, recordOutcome } from "./task-outcome.js";
 
 interface FuqTaskFields {
   /** Its number. */
   readonly task: number;
   /** What JOB carries; a foreign task has none. */
   readonly description?: Task;
+  /** Version 1: its JOB has left no slot free. */
+  tookLastSlot?: boolean;
 }
 
 export type FuqTask = AssignedTask<FuqTaskFields>;
 
-/** What all workers of fuq have in common. */
-export const FUQ_WORKER = { canPrefetch: false, taskKinds: ["numbered"] } as const;
-
-export interface ForemanTasksOptions {
+interface ForemanTasksOptions {
   readonly core: Core;
   /** The session, as the core knows it. */
   readonly port: WorkerPort;
@@ -59,7 +67,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
 
   protected describe(job: Job, index: TaskIndex) {
     const description = toFuqTask(job, index);
-    return description && { name: nameOf(job.id, description.task), task: description.task, description };
+    return description && { name: pairKey(pairOf(description)), task: description.task, description };
   }
 
   /** A client of version 1 may name more than it can be sent tasks for at a time. */
@@ -91,7 +99,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
       if (ended.has(job) && left.get(job) === 0) whole.add(job);
       ended.add(job);
     }
-    const pairs = gone.filter(({ job }) => !whole.has(job)).map(pairOf);
+    const pairs = gone.filter(({ job }) => !whole.has(job)).map(assignedPair);
     return [...pairs, ...Array.from(whole, (jobId) => ({ jobId, task: ALL_TASKS }))];
   }
 
@@ -107,7 +115,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     if (this.capacity.withheld !== withheld) this.#publishRemark();
     clearTimeout(this.#pause);
     this.#pause = setTimeout(() => {
-      this.capacity.resume();
+      this.capacity.paused = false;
       this.publishSlots();
     }, pauseMs);
   }
@@ -122,7 +130,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
 
   /** `recorded` is called when the result is durable, or known to be nobody's. A task that ended while the worker was away counts. */
   updated(update: Update, recorded: () => void): void {
-    const known = this.get(nameOf(update.jobId, update.task));
+    const known = this.get(pairKey(update));
     // A task that a worker had begun when it was lost. Others do not count: anybody can send an UPDATE to a raw listener.
     const task = known === undefined || known.state === "unsent" ? this.#reclaimPair(update, true) : known;
     if (task === undefined) {
@@ -140,7 +148,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
 
   /** Compares what the worker lists with what it is known to have. Without a list nothing runs. */
   reconcileHello(hello: Hello | undefined): void {
-    const running = (hello?.running ?? []).map(({ task, job }) => ({ jobId: job.jobId, task }));
+    const running = (hello?.running ?? []).map(pairOf);
     if (hello?.numProcs !== undefined) this.capacity.slots = hello.numProcs + running.length;
     else if (this.capacity.slots <= running.length) this.capacity.guess(running.length);
     this.#compare(running);
@@ -150,7 +158,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   reconcileCounts({ nproc, nrun }: Pick<Ok, "nproc" | "nrun">): boolean {
     const known = this.all().filter(({ state }) => state === "running" || state === "foreign");
     this.capacity.slots = nproc + nrun;
-    this.#compare(nrun === 0 ? [] : known.map(pairOf));
+    this.#compare(nrun === 0 ? [] : known.map(assignedPair));
     return nrun === 0 || nrun >= known.length;
   }
 
@@ -168,7 +176,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   }
 
   #confirmListed(pair: TaskPair): FuqTask {
-    const name = nameOf(pair.jobId, pair.task);
+    const name = pairKey(pair);
     const known = this.get(name);
     if (known !== undefined) {
       if (known.state === "missing") clearTimeout(known.settleTimer);
@@ -193,4 +201,4 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   }
 }
 
-export const pairOf = ({ job, task }: FuqTask): TaskPair => ({ jobId: job, task });
+export const assignedPair = ({ job, task }: FuqTask): TaskPair => ({ jobId: job, task });

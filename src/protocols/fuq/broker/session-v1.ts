@@ -18,21 +18,10 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
-import { ERRORS, errorName, STOP_AT_ONCE, type Update } from "../messages.js";
-import { ForemanTasks, FUQ_WORKER, type FuqTask } from "./foreman-tasks.js";
+import { ERRORS, errorName, pairKey, STOP_AT_ONCE, type Update } from "../messages.js";
+import { ForemanTasks } from "./foreman-tasks.js";
+import { FUQ_WORKER } from "./fuq-task.js";
 import type { FuqSessionContext } from "./session-context.js";
-
-export interface WorkerConnectionV1 {
-  send(message: MessageV1): void;
-  close(): void;
-}
-
-type FuqSessionContextV1 = Pick<
-  FuqSessionContext,
-  "core" | "log" | "identify" | "profile" | "onPeerError" | "onNamed"
-> & {
-  readonly connection: WorkerConnectionV1;
-};
 
 /** After STOP it goes by itself; if it does not, this is how long it is waited for. */
 const LEAVING_MS = 2_000;
@@ -42,16 +31,14 @@ const WAITING_LIMIT = 64;
 type State = "SV_INIT0" | "SV_INIT1" | "SV_INIT2" | "SV_LOOP2" | "SV_LOOP3" | "SV_EXIT";
 
 export class FuqWorkerSessionV1 implements WorkerPort {
-  readonly #context: FuqSessionContextV1;
+  readonly #context: FuqSessionContext<MessageV1>;
   readonly #assigned: ForemanTasks;
   #state: State = "SV_INIT0";
-  /** Sent and not finished, in order; true where the client had no free slot left then. */
-  readonly #sent = new Map<FuqTask, boolean>();
   #updates: Update[] = [];
   #stopping = false;
   #closeTimer: NodeJS.Timeout | undefined;
 
-  constructor(context: FuqSessionContextV1) {
+  constructor(context: FuqSessionContext<MessageV1>) {
     this.#context = context;
     this.#assigned = new ForemanTasks({
       core: context.core,
@@ -122,7 +109,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     for (let held = this.#assigned.nextUnsent(); held?.description !== undefined; held = this.#assigned.nextUnsent()) {
       this.#context.connection.send({ type: "JOB", task: held.description });
       this.#assigned.started(held);
-      this.#sent.set(held, this.#assigned.counts.nproc === 0);
+      held.tookLastSlot = this.#assigned.counts.nproc === 0;
     }
   }
 
@@ -140,11 +127,8 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     const update = this.#updates.shift();
     if (update === undefined) return;
     this.#state = "SV_LOOP3";
-    for (const [held, tookLast] of this.#sent) {
-      if (held.job !== update.jobId || held.task !== update.task) continue;
-      this.#sent.delete(held);
-      this.#assigned.capacity.accepted(tookLast ? 0 : 1);
-    }
+    const held = this.#assigned.get(pairKey(update));
+    if (held?.state === "running") this.#assigned.capacity.accepted(held.tookLastSlot ? 0 : 1);
     this.#assigned.updated(update, () => this.#recorded());
   }
 
@@ -160,14 +144,13 @@ export class FuqWorkerSessionV1 implements WorkerPort {
   }
 
   #onError(code: number): void {
-    const newest = [...this.#sent.keys()].at(-1);
+    const newest = this.#assigned.all().findLast(({ state }) => state === "running");
     if (newest === undefined) {
       this.#context.onPeerError(`ERROR(${errorName(code)}), and it has nothing`);
       return;
     }
     const { job, task } = newest;
     this.#context.log.info({ job, task }, `the client refused it: ERROR(${errorName(code)})`);
-    this.#sent.delete(newest);
     this.#assigned.refused(newest, this.#assigned.counts.nproc + 1);
   }
 

@@ -32,12 +32,14 @@ import {
   type Update,
 } from "../messages.js";
 import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
-import { ForemanTasks, FUQ_WORKER, type FuqTask, pairOf } from "./foreman-tasks.js";
+import { assignedPair, ForemanTasks, type FuqTask } from "./foreman-tasks.js";
+import { FUQ_WORKER, recordBeforeJoin } from "./fuq-task.js";
 import type { FuqSessionContext, FuqSessionOptions } from "./session-context.js";
 import { SilenceTimer } from "./silence-timer.js";
-import { recordBeforeJoin } from "./task-outcome.js";
 
-const TIMEOUTS = { settleMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
+const TIMEOUTS = { missingMs: 2_000, retryMs: RETRY_MS };
+/** How long the UPDATE of a cancelled task is waited for. */
+const SETTLE_MS = 5_000;
 
 /** What a request of the foreman was about. */
 type ForemanRequestTag =
@@ -159,7 +161,7 @@ export class FuqWorkerSession implements WorkerPort {
     const single = !this.#options.original;
     const gone = this.#assigned.takeCancels(single ? 1 : undefined);
     if (gone.length > 0) {
-      const pairs = single ? gone.map(pairOf) : this.#assigned.cancelPairs(gone);
+      const pairs = single ? gone.map(assignedPair) : this.#assigned.cancelPairs(gone);
       return this.#queueRequest({ type: "CANCEL", pairs, single }, { kind: "cancel", held: gone });
     }
     if (this.#slotsToStop !== undefined) {
@@ -270,7 +272,7 @@ export class FuqWorkerSession implements WorkerPort {
   /** Slots are not taken from this reply: the original counts in it what it has cancelled, and its UPDATE follows. */
   #onCancelReply(held: FuqTask, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#options.missingMs);
-    else if (this.#options.original) this.#assigned.settleAfter(held, this.#options.settleMs);
+    else if (this.#options.original) this.#assigned.settleAfter(held, SETTLE_MS);
     else this.#assigned.settle(held, true);
   }
 

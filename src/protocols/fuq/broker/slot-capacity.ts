@@ -12,35 +12,25 @@ const REFUSALS = 3;
 export class SlotCapacity {
   /** max_nproc of the text. */
   slots = 0;
-  #guessed = false;
-  #withheld = 0;
+  /** The worker has not said how many it has. */
+  guessed = false;
+  /** It gets no task. */
+  paused = false;
+  /** Slots that the worker has and does not use. */
+  withheld = 0;
   #refusalsInARow = 0;
   #refusalsWithFreeSlots = 0;
   #usesLastSlot = false;
-  #paused = false;
 
   /** Those of them that may have tasks. */
   get usable(): number {
-    return this.slots - this.#withheld;
+    return this.slots - this.withheld;
   }
 
-  /** The worker has not said how many it has: as many as it uses, and at least one, until it says more. */
+  /** As many as it uses, and at least one, until it says more. */
   guess(used: number): void {
     this.slots = Math.max(1, used);
-    this.#guessed = true;
-  }
-
-  get guessed(): boolean {
-    return this.#guessed;
-  }
-
-  /** It gets no task. */
-  get paused(): boolean {
-    return this.#paused;
-  }
-
-  resume(): void {
-    this.#paused = false;
+    this.guessed = true;
   }
 
   /** The worker has taken a task, and has so many slots free now. */
@@ -53,16 +43,11 @@ export class SlotCapacity {
 
   /** The worker has refused a task, and says that it has so many slots free. Gives how long it gets no other. */
   refused(free: number): number {
-    this.#paused = true;
+    this.paused = true;
     if (free > 0 && !this.#usesLastSlot && ++this.#refusalsWithFreeSlots >= REFUSALS) {
       this.#refusalsWithFreeSlots = 0;
-      this.#withheld = Math.min(this.slots, this.#withheld + 1);
+      this.withheld = Math.min(this.slots, this.withheld + 1);
     }
     return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#refusalsInARow++, 10));
-  }
-
-  /** Slots that the worker has and does not use. */
-  get withheld(): number {
-    return this.#withheld;
   }
 }

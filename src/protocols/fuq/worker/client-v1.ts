@@ -16,7 +16,7 @@ import { ERRORS, errorName, STOP_AT_ONCE, type Task, type Update } from "../mess
 import type { ForemanTasks } from "./foreman-tasks.js";
 import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
-export interface ClientV1Options {
+interface ClientV1Options {
   readonly tasks: ForemanTasks;
   /** The server has said something that has no place here. */
   readonly onPeerError: (why: string) => void;

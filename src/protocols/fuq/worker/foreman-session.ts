@@ -31,23 +31,15 @@ import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js"
 import type { ForemanTasks } from "./foreman-tasks.js";
 import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
-export type ForemanKind = "text" | "original";
-
-/** Whether the foreman stops this worker, or is asked to. */
-export interface StopFlag {
-  stopping: boolean;
-}
-
-export interface ForemanSessionOptions {
+interface ForemanSessionOptions {
   readonly tasks: ForemanTasks;
   readonly log: Log;
   /** The foreman has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;
-  readonly foremanKind: ForemanKind;
-  /** For all connections of a worker, one after the other; absent where the foreman is not the original. */
-  readonly stopFlag?: StopFlag;
-  /** The greatest sequence number; tests set one that they can reach. */
-  readonly maxSequence?: number;
+  readonly foremanKind: "text" | "original";
+  /** Whether the original stops this worker, or is asked to: one flag for all connections of a worker, one after the other. */
+  readonly stopFlag?: { stopping: boolean };
+  readonly maxSequence: number | undefined;
   readonly events: ProtocolSessionEvents;
 }
 
@@ -84,7 +76,7 @@ export class ForemanSession implements ProtocolSession {
       side: "worker",
       greeting: foremanKind === "text" ? "foreman" : "worker",
       original: foremanKind === "original",
-      ...(maxSequence === undefined ? {} : { maxSequence }),
+      maxSequence,
     });
   }
 

@@ -15,10 +15,10 @@ import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { LogFile } from "../../../worker/log-file.js";
 import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../worker/processes/index.js";
-import { ALL_TASKS, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
+import { ALL_TASKS, pairKey, pairOf, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
 import { statusText } from "../outcome.js";
 
-export interface ForemanTasksOptions {
+interface ForemanTasksOptions {
   readonly slots: Slots;
   /** Where logs go of jobs that do not say where. */
   readonly logDirectory: string;
@@ -76,7 +76,7 @@ export class ForemanTasks {
 
   /** All of them, or none where too few slots are free. One that is here already is not begun twice. */
   start(tasks: readonly Task[]): boolean {
-    const fresh = new Map(tasks.map((task) => [keyOf(pairOf(task)), task]));
+    const fresh = new Map(tasks.map((task) => [pairKey(pairOf(task)), task]));
     for (const key of this.#tasks.keys()) fresh.delete(key);
     if (fresh.size > this.nproc) return false;
     for (const [key, task] of fresh) this.#tasks.set(key, { task });
@@ -111,7 +111,7 @@ export class ForemanTasks {
 
   /** The foreman has it, or does not want it. */
   acknowledged(update: TaskPair): void {
-    const key = keyOf(update);
+    const key = pairKey(update);
     if (this.#tasks.get(key)?.update !== undefined) this.#tasks.delete(key);
   }
 
@@ -142,12 +142,7 @@ export class ForemanTasks {
   #openLog({ task, job }: Task): LogFile {
     const { log, logDirectory } = this.#options;
     const dir = job.loggingDir.length === 0 ? logDirectory : job.loggingDir;
-    const path = Buffer.concat([
-      Buffer.from(dir),
-      Buffer.from("/"),
-      Buffer.from(job.name),
-      Buffer.from(`_${task}.log`),
-    ]);
+    const path = Buffer.concat([dir, "/", job.name, `_${task}.log`].map((part) => Buffer.from(part)));
     return LogFile.open(path, undefined, (why) => log.warn({ job: job.jobId, task }, why));
   }
 
@@ -180,11 +175,8 @@ export class ForemanTasks {
   #ended(held: ForemanTask, slot: SlotShell, success: boolean, status: string): void {
     this.#busySlots.delete(slot);
     this.#startWaiting();
-    if (this.#tasks.get(keyOf(pairOf(held.task))) !== held) return;
+    if (this.#tasks.get(pairKey(pairOf(held.task))) !== held) return;
     held.update = { ...pairOf(held.task), success, status, newJob: null };
     this.#options.onEnded();
   }
 }
-
-const pairOf = ({ task, job }: Task): TaskPair => ({ jobId: job.jobId, task });
-const keyOf = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;

@@ -1,7 +1,7 @@
 /**
  * The URL of a foreman and its credentials: `@FILE` that holds `https://PASSWORD@HOST:PORT#FINGERPRINT`; or the URL without the password,
- * which is in LABORO_FUQ_TOKEN then, there too as `@FILE`. Everyone on the machine can see arguments. A certificate that no CA of the system has signed is known by the fingerprint of
- * the CA that has, or by a file with that CA.
+ * which is in LABORO_FUQ_TOKEN then, there too as `@FILE`. Everyone on the machine can see arguments. A certificate that no CA of the
+ * system has signed is known by the fingerprint of the CA that has, or by a file with that CA.
  */
 import { readFileSync } from "node:fs";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
@@ -14,14 +14,14 @@ export interface ForemanUrl {
   readonly url: URL;
   readonly password: string;
   /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
-  readonly fingerprint?: string;
+  readonly fingerprint?: string | undefined;
   /** The CA's certificate. */
-  readonly ca?: string;
+  readonly ca?: string | undefined;
   /** The name in the foreman's certificate, where it is not the host's. */
-  readonly certificateName?: string;
+  readonly certificateName?: string | undefined;
 }
 
-export interface ForemanUrlOptions {
+interface ForemanUrlOptions {
   /** What `--fuq` said. */
   readonly fuq: string;
   /** A file with the CA's certificate. */
@@ -57,13 +57,7 @@ export function resolveForemanUrl({ fuq, ca, certificateName, env = process.env 
     throw badInput("--fuq: what stands behind # is no SHA-256 fingerprint");
   const bare = new URL(`${url.protocol}//${url.host}/`);
   if (bare.port === "" && !/:\d+(\/|#|$)/.test(text)) bare.port = DEFAULT_PORT;
-  return {
-    url: bare,
-    password,
-    ...(fingerprint === undefined ? {} : { fingerprint }),
-    ...(ca === undefined ? {} : { ca: contentOf(ca, "--fuq-ca") }),
-    ...(certificateName === undefined ? {} : { certificateName }),
-  };
+  return { url: bare, password, fingerprint, ca: ca === undefined ? ca : contentOf(ca, "--fuq-ca"), certificateName };
 }
 
 /** How TLS to this foreman is spoken. Asks it for its certificate where only a fingerprint is known. */

@@ -11,14 +11,14 @@ export interface HttpResponse {
 }
 
 /** What this worker says of itself. */
-export interface LocalNodeInfo {
+interface LocalNodeInfo {
   readonly node: string;
   readonly pid: number;
   readonly tags: readonly string[];
   readonly nproc: number;
 }
 
-export interface Registration {
+interface Registration {
   readonly name: string;
   readonly cookie: string;
 }

@@ -10,7 +10,7 @@ import { MESSAGE_LIMIT, STREAM_LAYOUT } from "../codec.js";
 import { STREAM_LAYOUT_V1 } from "../codec-v1.js";
 import { COUNT_LIMIT } from "../messages.js";
 import { ClientV1 } from "./client-v1.js";
-import { ForemanSession, type StopFlag } from "./foreman-session.js";
+import { ForemanSession } from "./foreman-session.js";
 import { ForemanTasks } from "./foreman-tasks.js";
 import type { ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
@@ -50,8 +50,6 @@ export interface FuqWorkerOptions {
 export interface StopOptions {
   /** Let running tasks end by themselves, and report them. */
   readonly finish?: boolean;
-  /** How long to wait for an unreachable foreman to accept the results. */
-  readonly unreachableTimeoutMs?: number;
 }
 
 export interface FuqWorker {
@@ -59,7 +57,9 @@ export interface FuqWorker {
   stop(options?: StopOptions): Promise<void>;
 }
 
+/** How long to wait for an unreachable foreman to accept the results, and how often to look. */
 const UNREACHABLE_TIMEOUT_MS = 60_000;
+const CHECK_MS = 100;
 /** How long a foreman may take to answer the request to stop this worker. */
 const STOP_REQUEST_MS = 5_000;
 
@@ -109,11 +109,11 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
     get joined() {
       return transport.joined;
     },
-    stop: async ({ finish = false, unreachableTimeoutMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
+    stop: async ({ finish = false } = {}) => {
       stopping = true;
       if (finish) {
         await transport.leave();
-        await Promise.race([ended, unreachableFor(transport, tasks, unreachableTimeoutMs)]);
+        await Promise.race([ended, unreachableFor(transport, tasks, UNREACHABLE_TIMEOUT_MS)]);
       }
       await close();
     },
@@ -131,10 +131,10 @@ function createTransport(
   http: ForemanHttp | undefined,
 ): Transport {
   const { endpoint, slots, log, firstDelayMs, maxSequence } = options;
-  const common = { tasks, log, ...events, ...(firstDelayMs === undefined ? {} : { firstDelayMs }) };
+  const common = { tasks, log, ...events, firstDelayMs };
   const peerErrors = new PeerErrors(log);
   const onPeerError = (why: string): void => peerErrors.report("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
-  const sessionOptions = { tasks, log, onPeerError, ...(maxSequence === undefined ? {} : { maxSequence }) };
+  const sessionOptions = { tasks, log, onPeerError, maxSequence };
   if ("address" in endpoint) {
     const first = endpoint.by === "v1";
     return new PersistentTransport({
@@ -148,7 +148,7 @@ function createTransport(
   }
   if (http === undefined) throw new Error("there is no HTTP to this foreman");
   if (endpoint.by === "polling") return new PollingTransport({ ...common, http, slots });
-  const stopFlag: StopFlag = { stopping: false };
+  const stopFlag = { stopping: false };
   return new PersistentTransport({
     ...common,
     connect: webSocketConnector(endpoint.foreman, http),
@@ -167,8 +167,6 @@ async function unreachableFor(transport: Transport, tasks: ForemanTasks, timeout
     left = transport.joined || tasks.updates.length < tasks.nrun ? timeoutMs : left - CHECK_MS;
   }
 }
-
-const CHECK_MS = 100;
 
 /** The worker's own, without its credentials: what a task prints of its environment ends up in its log. */
 function environmentOfTasks(): NodeJS.ProcessEnv {

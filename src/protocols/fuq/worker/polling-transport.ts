@@ -7,26 +7,23 @@
  *   ended      ::stop:: came, or the worker leaves
  */
 
+import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import type { Task, Update } from "../messages.js";
-import { RUNNING } from "../messages.js";
+import { pairKey, pairOf, RUNNING, type Task, type Update } from "../messages.js";
 import type { ForemanTasks } from "./foreman-tasks.js";
 import type { ForemanHttp, HttpResponse } from "./http-client.js";
-import type { Transport, TransportEvents } from "./transport.js";
+import { FIRST_DELAY_MS, isFinal, retryDelay, type Transport, type TransportEvents } from "./transport.js";
 
-export interface PollingTransportOptions extends TransportEvents {
+interface PollingTransportOptions extends TransportEvents {
   readonly http: ForemanHttp;
   readonly tasks: ForemanTasks;
   readonly slots: number;
   readonly log: Log;
-  readonly firstDelayMs?: number;
-  /** After an answer without a task, which the original gives when something went wrong. */
-  readonly pauseMs?: number;
+  readonly firstDelayMs: number | undefined;
 }
 
-const FIRST_DELAY_MS = 1_000;
-const MAX_DELAY_MS = 60_000;
+/** After an answer without a task, which the original gives when something went wrong. */
 const PAUSE_MS = 5_000;
 /** How often an update that the foreman answers with an error is sent. */
 const MAX_UPDATE_ATTEMPTS = 4;
@@ -57,7 +54,7 @@ export class PollingTransport implements Transport {
 
   sendUpdates(): void {
     for (const update of this.#options.tasks.updates) {
-      const key = keyOf(update.jobId, update.task);
+      const key = pairKey(update);
       for (const resolve of this.#endWaiters.get(key) ?? []) resolve(update);
       this.#endWaiters.delete(key);
     }
@@ -89,13 +86,13 @@ export class PollingTransport implements Transport {
       }
       if (this.#leaving) return;
       // Undefined where a pause was made already.
-      if (found !== undefined) await pause(this.#options.pauseMs ?? PAUSE_MS, this.#pollAbort.signal);
+      if (found !== undefined) await pause(PAUSE_MS, this.#pollAbort.signal);
       found = await this.#poll();
     }
   }
 
-  #endOf({ job, task }: Task): Promise<Update> {
-    const key = keyOf(job.jobId, task);
+  #endOf(task: Task): Promise<Update> {
+    const key = pairKey(pairOf(task));
     return new Promise((resolve) => this.#endWaiters.set(key, [...(this.#endWaiters.get(key) ?? []), resolve]));
   }
 
@@ -132,7 +129,7 @@ export class PollingTransport implements Transport {
 
   /** Undefined where no answer came; then a pause has been made. */
   async #post(path: string, body: () => object, signal: AbortSignal): Promise<HttpResponse | undefined> {
-    const { http, onJoined, onRefused, onUnreachable, firstDelayMs = FIRST_DELAY_MS } = this.#options;
+    const { http, onJoined, onRefused, onUnreachable, firstDelayMs } = this.#options;
     try {
       await http.hello(signal);
       onJoined();
@@ -144,34 +141,20 @@ export class PollingTransport implements Transport {
     } catch (cause) {
       if (signal.aborted) return undefined;
       const error = asLaboroError(cause);
-      const known = http.registration !== undefined;
-      if (error.code === "LABORO_BAD_TOKEN" || (error.code === "LABORO_BAD_CERTIFICATE" && !known)) {
+      if (isFinal(error, http.registration !== undefined)) {
         this.close();
         onRefused(error);
         return undefined;
       }
       onUnreachable(error, ++this.#failures);
-      await pause(Math.min(MAX_DELAY_MS, firstDelayMs * 2 ** Math.min(this.#failures - 1, 20)), signal);
+      await pause(retryDelay(firstDelayMs, this.#failures - 1), signal);
       return undefined;
     }
   }
 }
 
 /** So long, or until the signal comes. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", done, { once: true });
-    if (signal.aborted) done();
-  });
-}
-
-const keyOf = (job: number, task: number): string => `${job}.${task}`;
+const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});
 
 /** The list in an answer, or that it says stop; undefined for anything else. */
 function readTasks(text: string): readonly Task[] | "stop" | undefined {

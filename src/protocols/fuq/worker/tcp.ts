@@ -2,7 +2,7 @@
 import { connect, type Socket } from "node:net";
 import { badInput, LaboroError } from "../../../base/errors.js";
 import { Framer, type Layout } from "../framer.js";
-import type { Connect } from "./connection.js";
+import type { Connect } from "./transport.js";
 
 export interface Address {
   readonly host: string;

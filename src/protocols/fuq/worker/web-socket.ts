@@ -3,9 +3,9 @@ import { WebSocket } from "ws";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { certificateError } from "../../laboro/dial-tls.js";
 import { MESSAGE_LIMIT } from "../codec.js";
-import type { Connect, ForemanConnection, ForemanConnectionEvents } from "./connection.js";
 import { type ForemanUrl, tlsOptions } from "./foreman-url.js";
 import type { ForemanHttp } from "./http-client.js";
+import type { Connect, ForemanConnection, ForemanConnectionEvents } from "./transport.js";
 
 /** As often as the original; two in a row without an answer end the connection. */
 const PING_MS = 60_000;

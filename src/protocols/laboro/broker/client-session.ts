@@ -6,18 +6,17 @@ import { now } from "../../../base/clock.js";
 import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
 import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
+import type { Follow } from "../../../broker/follows.js";
 import { isPeer } from "../../../broker/group/peers.js";
 import type { ConnectionAsks } from "../../../broker/operations/asks.js";
 import { OPERATIONS_BY_NAME, perform, performForPeer } from "../../../broker/operations/index.js";
 import { submitLarge } from "../../../broker/operations/jobs.js";
-import type { BrokerInfo } from "../../../broker/operations/operation.js";
+import { authorize, type BrokerInfo } from "../../../broker/operations/operation.js";
 import type { JobId, RequestId } from "../../../model/ids.js";
 import type { OutputChunk } from "../../../model/store.js";
 import type { CloseReason, Connection } from "../connection.js";
 import { type FromClient, LargeInput, type ToClient } from "../messages.js";
 
-/** Jobs that one client may follow. */
-const MAX_FOLLOWED = 1_000;
 /** Bytes that a request may keep beside its own. */
 const SPARE_BYTES = 64 * 1024;
 
@@ -33,8 +32,10 @@ export class ClientSession {
   readonly #operations = new Map<number, AbortController>();
   /** When HELLO was read: what deadlines are counted from. */
   readonly #openedAt = now();
+  /** By the client's number for them. */
+  readonly #follows = new Map<number, Follow>();
   /** The jobs whose output is relayed to the client. */
-  readonly #followed = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
+  readonly #relays = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
 
   readonly #unsubscribe: (() => void) | undefined;
   /** The client is another broker of the group. */
@@ -70,8 +71,7 @@ export class ClientSession {
     for (const operation of this.#operations.values()) operation.abort();
     this.#unsubscribe?.();
     for (const id of [...this.#requests.keys()]) this.#cancel(id);
-    for (const { end } of this.#followed.values()) end();
-    this.#followed.clear();
+    for (const follow of [...this.#follows.values()]) follow.end();
   }
 
   #receive(message: FromClient, bytes: number): void {
@@ -82,15 +82,19 @@ export class ClientSession {
       case "CANCEL_REQUEST":
         this.#cancel(message.id);
         this.#operations.get(message.id)?.abort();
+        this.#follows.get(message.id)?.end();
         return;
       case "OPERATION":
         void this.#perform(message, bytes);
         return;
       case "FOLLOW":
-        this.#follow(message.job);
+        this.#follow(message, bytes);
+        return;
+      case "FOLLOW_CREDIT":
+        this.#follows.get(message.id)?.credit(message.tasks);
         return;
       case "TAKEN":
-        this.#followed.get(message.job)?.taken(message, message.end);
+        this.#relays.get(message.job)?.taken(message, message.end);
         return;
       case "HELLO":
       case "HEARTBEAT":
@@ -98,10 +102,43 @@ export class ClientSession {
     }
   }
 
-  #follow(job: JobId): void {
-    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#role, "read")) return;
+  #follow({ id, job, has, tasks, live, relay }: FromClient & { type: "FOLLOW" }, bytes: number): void {
+    const fail = (cause: unknown): void => {
+      const { code, message } = asLaboroError(cause);
+      this.#connection.send({ type: "ERROR", id, code, message });
+    };
+    let answered: () => void;
+    try {
+      authorize({ name: "follow", role: "read" }, this.#role);
+      answered = this.#asks.begin(bytes, tasks ? 1 : 0);
+    } catch (cause) {
+      fail(cause);
+      return;
+    }
+    // Only a client that numbers two alike has another one here.
+    this.#follows.get(id)?.end();
+    const relayed = relay && !this.#relays.has(job) ? this.#relay(job) : undefined;
+    const follow = this.#core.follows.follow({
+      ...{ job, has, tasks, live },
+      send: (progress) => this.#connection.send({ type: "PROGRESS", id, job, ...progress }),
+      onEnd: (error) => {
+        answered();
+        if (this.#follows.get(id) === follow) this.#follows.delete(id);
+        if (relayed !== undefined) {
+          relayed.end();
+          this.#relays.delete(job);
+        }
+        if (error !== undefined) fail(error);
+      },
+    });
+    this.#follows.set(id, follow);
+  }
+
+  #relay(job: JobId): ReturnType<Core["relays"]["follow"]> {
     const send = (chunk: OutputChunk): void => this.#connection.send({ ...chunk, type: "RELAY" });
-    this.#followed.set(job, this.#core.relays.follow(job, send));
+    const relayed = this.#core.relays.follow(job, send);
+    this.#relays.set(job, relayed);
+    return relayed;
   }
 
   #request(message: FromClient & { type: "REQUEST" }, bytes: number): void {

@@ -1,17 +1,13 @@
-/** WebSockets at the main listener: laboro's own link, which workers open with JOIN and clients with HELLO. */
-import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
-import { WebSocketServer } from "ws";
-import { endSocket } from "../../../base/connection-guard.js";
+/** laboro's own links at a broker: workers open them with JOIN, clients with HELLO. */
+import type { WebSocket } from "ws";
 import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import { type Auth, isRefusal } from "../../../broker/access/auth.js";
+import type { Auth } from "../../../broker/access/auth.js";
 import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
-import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-listener.js";
 import type { BrokerInfo } from "../../../broker/operations/operation.js";
-import { type CloseReason, Connection, type LinkHandler, SERVER_OPTIONS } from "../connection.js";
+import { type CloseReason, Connection, type ConnectionOptions, type LinkHandler } from "../connection.js";
+import { type MemorySocket, memoryPair } from "../memory-transport.js";
 import {
   type FromClient,
   type FromWorker,
@@ -31,13 +27,13 @@ export interface LinkOptions extends WorkerSessionOptions {
   readonly log: Log;
 }
 
-export class Links implements LinkEndpoint {
+export class Links {
   readonly #core: Core;
   readonly #auth: Auth;
   readonly #info: BrokerInfo;
   readonly #options: LinkOptions;
-  readonly #sockets = new WebSocketServer(SERVER_OPTIONS);
   readonly #connections = new Set<Caller>();
+  #closed = false;
 
   constructor(core: Core, auth: Auth, info: BrokerInfo, options: LinkOptions) {
     this.#core = core;
@@ -46,50 +42,45 @@ export class Links implements LinkEndpoint {
     this.#options = options;
   }
 
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    socket.on("error", () => socket.destroy());
-    const offered = request.headers["sec-websocket-protocol"]?.split(",").map((name) => name.trim()) ?? [];
-    if (request.url !== LINK_PATH) {
-      refuse(socket, "404 Not Found", "there is nothing here");
-    } else if (!offered.includes(SUBPROTOCOL)) {
-      refuse(socket, "426 Upgrade Required", `expected the WebSocket subprotocol ${SUBPROTOCOL}`);
-    } else {
-      const admitted = this.#auth.authenticate(request, false);
-      if (isRefusal(admitted))
-        void admitted.sendAfter.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
-      else this.#accept(request, socket, head, admitted.role);
-    }
+  /** A link for a worker or client of this process. Throws LABORO_BAD_TOKEN. */
+  openInProcess(token: string): MemorySocket {
+    if (this.#closed) throw new LaboroError("LABORO_BROKER_UNREACHABLE", "the broker of this process has stopped");
+    const role = this.#auth.roleOfToken(token);
+    if (role === undefined) throw new LaboroError("LABORO_BAD_TOKEN", "the token is not known here");
+    const [near, far] = memoryPair();
+    this.open(near, {}, role, "in process");
+    return far;
   }
 
-  #accept(request: IncomingMessage, socket: Duplex, head: Buffer, role: Role): void {
-    this.#sockets.handleUpgrade(request, socket, head, (webSocket) => {
-      const { log } = this.#options;
-      const transport = request.socket as Socket;
-      transport.setNoDelay(true);
-      const address = transport.remoteAddress ?? "unknown";
-      const traced = this.#info.connections.open(SUBPROTOCOL, address);
-      const silent = setTimeout(
-        () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
-        this.#options.greetingTimeoutMs,
-      );
-      const connection: Caller = new Connection(
-        webSocket,
-        { from: "caller", transport, log, traced },
-        {
-          onMessages: (batch, bytes) => {
-            clearTimeout(silent);
-            const [first] = batch;
-            if (first?.type === "JOIN" || first?.type === "HELLO") traced.setPeer(first.name);
-            this.#firstFrame(connection, batch, bytes, role, address);
-          },
-          onClose: () => {
-            clearTimeout(silent);
-            this.#connections.delete(connection);
-          },
+  open(
+    socket: WebSocket | MemorySocket,
+    options: Pick<ConnectionOptions, "transport">,
+    role: Role,
+    address: string,
+  ): void {
+    const { log, greetingTimeoutMs } = this.#options;
+    const traced = this.#info.connections.open(SUBPROTOCOL, address);
+    const silent = setTimeout(
+      () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
+      greetingTimeoutMs,
+    );
+    const connection: Caller = new Connection(
+      socket,
+      { from: "caller", log, traced, ...options },
+      {
+        onMessages: (batch, bytes) => {
+          clearTimeout(silent);
+          const [first] = batch;
+          if (first?.type === "JOIN" || first?.type === "HELLO") traced.setPeer(first.name);
+          this.#firstFrame(connection, batch, bytes, role, address);
         },
-      );
-      this.#connections.add(connection);
-    });
+        onClose: () => {
+          clearTimeout(silent);
+          this.#connections.delete(connection);
+        },
+      },
+    );
+    this.#connections.add(connection);
   }
 
   /** The first message decides whether the peer is a worker or a client; the session takes the connection over. */
@@ -134,14 +125,10 @@ export class Links implements LinkEndpoint {
     };
   }
 
-  /** Sends a close frame to all. */
+  /** Says goodbye to all. */
   close(): void {
+    this.#closed = true;
     for (const connection of this.#connections) connection.close(1001, "the broker is stopping");
-  }
-
-  /** Drops those that did not answer it. */
-  terminate(): void {
-    for (const socket of this.#sockets.clients) socket.terminate();
   }
 }
 
@@ -149,18 +136,4 @@ export class Links implements LinkEndpoint {
 function checkVersion(version: number): void {
   if (version === LINK_VERSION) return;
   throw new LaboroError("LABORO_VERSION", `the peer speaks link version ${version}, this broker ${LINK_VERSION}`);
-}
-
-const STATUS = {
-  401: "401 Unauthorized",
-  403: "403 Forbidden",
-  421: "421 Misdirected Request",
-  429: "429 Too Many Requests",
-} as const;
-
-function refuse(socket: Duplex, status: string, reason: string): void {
-  const body = `${reason}\n`;
-  const length = Buffer.byteLength(body);
-  const head = `HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n`;
-  endSocket(socket, head + body);
 }

@@ -23,6 +23,8 @@ export interface WorkerSessionOptions {
   readonly heartbeatMs: number;
   /** Bytes of output under way per worker. */
   readonly outputWindow: number;
+  /** A task has started. */
+  readonly onStarted?: () => void;
   /** Where the worker connects from. */
   readonly address?: string;
 }
@@ -138,6 +140,7 @@ export class WorkerSession implements WorkerPort {
     switch (message.type) {
       case "STARTED":
         this.#core.workerStarted(id, message.tasks);
+        this.#options.onStarted?.();
         return;
       case "DONE":
         this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));

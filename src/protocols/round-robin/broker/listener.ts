@@ -1,8 +1,8 @@
 /** The listener of the round-robin queue: LMQv100 over a ZeroMQ ROUTER. */
 import type { Listener, ListenerAddress, ListenerContext } from "../../../broker/listeners/listener.js";
 import { openRouter, type Router } from "../../zeromq/index.js";
-import { RegisteredWorkers } from "./registered-workers.js";
 import { PROTOCOL, RoundRobinServer, type RoundRobinServerOptions } from "./server.js";
+import { RegisteredWorkers } from "./worker-table.js";
 
 const LIMITS = { frames: 1_000, messageBytes: 64 * 1024 * 1024, queueBytes: 64 * 1024 * 1024 };
 
@@ -39,12 +39,7 @@ export async function openRoundRobinListener(
         onPeerError: (address, code, why) => peerErrors.report(PROTOCOL, address, code, why),
         ...(curve === undefined ? {} : { curve }),
       },
-      {
-        joined: (peer) => server.joined(peer),
-        left: (peer) => server.left(peer),
-        unknownPeerLeft: () => server.probePeers(),
-        message: (peer, frames) => server.message(peer, frames),
-      },
+      server,
     );
   } catch (cause) {
     server.close();

@@ -7,10 +7,11 @@
  */
 import { randomBytes } from "node:crypto";
 import { now } from "../../../base/clock.js";
+import { keepLatest } from "../../../base/keep-latest.js";
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
-import type { Peer, Router } from "../../zeromq/index.js";
+import type { Peer, Router, RouterListener } from "../../zeromq/index.js";
 import { bodyOf, ClientCall, ForwardedReply, failureReply, replyArguments, SLOT_FREED } from "../calls.js";
 import { describeMessage, messageName } from "../describe.js";
 import {
@@ -30,9 +31,8 @@ import {
 } from "../frames.js";
 import type { HeartbeatLimits } from "./heartbeat-monitor.js";
 import { replyKey } from "./outstanding-messages.js";
-import type { RegisteredWorkers } from "./registered-workers.js";
 import { CommandServices } from "./services.js";
-import { type WorkerRow, WorkerTable } from "./worker-table.js";
+import { type RegisteredWorkers, type WorkerRow, WorkerTable } from "./worker-table.js";
 
 export const PROTOCOL = "round-robin";
 
@@ -78,7 +78,7 @@ export interface RoundRobinServerOptions {
   readonly heartbeatLimits?: HeartbeatLimits;
 }
 
-export class RoundRobinServer {
+export class RoundRobinServer implements RouterListener {
   readonly #context: ListenerContext;
   readonly #router: () => Router;
   readonly #options: RoundRobinServerOptions;
@@ -165,7 +165,7 @@ export class RoundRobinServer {
   }
 
   /** Somebody may be gone: a PONG that nobody asked for does no harm, and cannot be sent to one that is. */
-  probePeers(): void {
+  unknownPeerLeft(): void {
     for (const key of this.#peers.keys()) this.#send(key, makeMessage({ command: "PONG", id: id8(0) }));
   }
 
@@ -203,8 +203,7 @@ export class RoundRobinServer {
     present.queued = undefined;
     this.#forget(present);
     this.#greeted.add(present.peer.key);
-    const [oldest] = this.#greeted;
-    if (this.#greeted.size > MAX_GREETED && oldest !== undefined) this.#greeted.delete(oldest);
+    keepLatest(this.#greeted, MAX_GREETED);
   }
 
   // Messages for the server itself
@@ -212,13 +211,14 @@ export class RoundRobinServer {
   #handle(peer: Peer, message: Message): void {
     const { command, id, args } = message;
     if (command === "PING") {
-      this.#respond(peer, message, "PONG");
+      this.#reply(peer, message, "PONG");
       this.#table.pinged(peer);
     } else if (command === "EXEC" || command === "TRACKEXEC") {
       const [what] = args;
       if (isArgument(what, REGISTER)) this.#register(peer, message);
       else if (isArgument(what, DEREGISTER)) this.#acknowledgeThen(peer, message, () => this.#table.deregister(peer));
-      else if (isArgument(what, INCREMENT)) this.#acknowledgeThen(peer, message, () => this.#table.increment(peer));
+      else if (isArgument(what, INCREMENT))
+        this.#acknowledgeThen(peer, message, () => this.#table.session(peer)?.increment());
       else this.#request(peer, message);
     } else if (command !== "PONG") {
       this.#reportPeerError(peer, `${command} ${printable(id)} is for nobody`);
@@ -232,22 +232,13 @@ export class RoundRobinServer {
       return;
     }
     this.#reportPeerError(peer, `REGISTER with ${printable(message.args[1] ?? EMPTY)} slots`);
-    if (message.command === "TRACKEXEC") this.#respond(peer, message, "RESPONSE", [FAILURE]);
+    if (message.command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", [FAILURE]);
   }
 
   /** A TRACKEXEC is answered first: a message that follows from it must not come before. */
   #acknowledgeThen(peer: Peer, message: Message, act: () => void): void {
-    if (message.command === "TRACKEXEC") this.#respond(peer, message, "RESPONSE");
+    if (message.command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE");
     act();
-  }
-
-  #respond(
-    peer: Peer,
-    { id, returnPath }: Message,
-    command: "PONG" | "RESPONSE",
-    args: readonly Uint8Array[] = [],
-  ): void {
-    this.#send(peer.key, makeMessage({ to: [...returnPath].reverse(), command, id, args }));
   }
 
   // Requests
@@ -263,7 +254,7 @@ export class RoundRobinServer {
     if (empty || full) {
       const why = empty ? "it asks for nothing" : "too much waits already";
       this.#reportPeerError(peer, `${command} ${printable(id)} is refused: ${why}`);
-      if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [failureReply(given.args[0])]);
+      if (command === "TRACKEXEC") this.#reply(peer, given, "RESPONSE", [failureReply(given.args[0])]);
       return;
     }
     const message = copyOf(given);
@@ -290,7 +281,7 @@ export class RoundRobinServer {
           this.#send(peer.key, attachment.frames);
         } else if (command === "TRACKEXEC") {
           if (error !== undefined) this.#refuse(key);
-          this.#replyAs(peer, message, "RESPONSE", [this.#ownAddress], replyArguments(what, body, error !== undefined));
+          this.#reply(peer, message, "RESPONSE", replyArguments(what, body, error !== undefined), [this.#ownAddress]);
         } else if (error !== undefined) {
           peerErrors.report(
             PROTOCOL,
@@ -305,8 +296,7 @@ export class RoundRobinServer {
 
   #refuse(key: string): void {
     if (key.length <= MAX_REFUSED_BYTES) this.#refused.add(key);
-    const [oldest] = this.#refused;
-    if (this.#refused.size > MAX_REFUSED && oldest !== undefined) this.#refused.delete(oldest);
+    keepLatest(this.#refused, MAX_REFUSED);
   }
 
   // Messages for others
@@ -316,7 +306,7 @@ export class RoundRobinServer {
     const forward = (): Buffer[] => [...rest, peer.identity];
     const trace = (): void => this.#options.trace?.(message, printable(peer.identity, 255), printable(address, 255));
     if (command === "RESPONSE") {
-      if (this.#table.responded(peer, message, forward)) {
+      if (this.#table.session(peer)?.responded(message, forward) === true) {
         trace();
         return;
       }
@@ -324,8 +314,8 @@ export class RoundRobinServer {
     }
     if (address.equals(this.#ownAddress)) {
       // Workers of other protocols are all behind this address: their heartbeats are the server's.
-      if (command === "PING") this.#replyAs(peer, message, "PONG", [address]);
-      else if (command === "TRACKEXEC") this.#replyAs(peer, message, "RESPONSE", [address], [failureReply(args[0])]);
+      if (command === "PING") this.#reply(peer, message, "PONG", [], [address]);
+      else if (command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", [failureReply(args[0])], [address]);
       return;
     }
     if (this.#send(address.toString("latin1"), forward())) {
@@ -335,16 +325,16 @@ export class RoundRobinServer {
     const why = `${messageName(message)} for ${printable(address)}: nobody is there`;
     this.#context.peerErrors.report(PROTOCOL, peer.address, "LABORO_NO_SUCH_WORKER", why);
     // A request to one that is gone is lost, and that is said; the rest was for nobody.
-    if (command === "TRACKEXEC") this.#replyAs(peer, message, "RESPONSE", to, [failureReply(args[0])]);
+    if (command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", [failureReply(args[0])], to);
   }
 
-  /** In the place of the worker `from`. */
-  #replyAs(
+  /** In the place of the worker `from`, where one is given. */
+  #reply(
     peer: Peer,
     { id, returnPath }: Message,
     command: "PONG" | "RESPONSE",
-    from: readonly Buffer[],
     args: readonly Uint8Array[] = [],
+    from: readonly Buffer[] = [],
   ): void {
     this.#send(peer.key, makeMessage({ to: [...returnPath].reverse(), command, id, args, returnPath: from }));
   }

@@ -1,7 +1,7 @@
 /**
  * Commands as services. `rr.ping` is the byte 01, `rr.stream` 0a; another command is `rr.` and its name, or `rr.0x` and its bytes where
  * they make no name. An operator may map a command to any service. Workers of this protocol offer what begins with `rr.`, since
- * any of them may be given any command; what is mapped to another name is for who offers that.
+ * any of them may be given any command. A command that is mapped to another name goes to the workers that offer that service.
  */
 import { PING_ARGUMENT, STREAM } from "../frames.js";
 

@@ -9,13 +9,13 @@
  * A slot is taken by each message that goes to the worker, and freed by the RESPONSE, by a timeout, or by INCREMENT. The original sends
  * INCREMENT after the RESPONSE too: that one is expected, and ignored when it comes.
  */
-import { randomUUID } from "node:crypto";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
-import { CallTasks } from "../../../broker/sessions/call-tasks.js";
+import { CallTasks, callWorkerProfile } from "../../../broker/sessions/call-tasks.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import { type RequestId, SessionId, WorkerId } from "../../../model/ids.js";
+import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
+import type { Peer } from "../../zeromq/index.js";
 import { ClientCall, ForwardedReply, readReply, SLOT_FREED } from "../calls.js";
 import {
   EMPTY,
@@ -30,8 +30,7 @@ import {
   STREAM,
 } from "../frames.js";
 import { StreamReader } from "../stream.js";
-import { ExpectedIncrements } from "./expected-increments.js";
-import { type OutstandingMessage, OutstandingMessages, replyKey } from "./outstanding-messages.js";
+import { ExpectedIncrements, type OutstandingMessage, OutstandingMessages, replyKey } from "./outstanding-messages.js";
 import type { CommandServices } from "./services.js";
 
 export interface WorkerSessionContext {
@@ -48,12 +47,6 @@ export interface WorkerSessionContext {
   readonly timeoutMs: number;
 }
 
-export interface WorkerPeer {
-  readonly identity: Buffer;
-  readonly address: string;
-  send(frames: readonly Uint8Array[]): boolean;
-}
-
 /** How long after a RESPONSE its INCREMENT is waited for… */
 const INCREMENT_TIMEOUT_MS = 10_000;
 /** …and how long after a timeout, when the worker may still work on it. */
@@ -62,7 +55,7 @@ const HOST_ID = Buffer.from("laboro");
 
 export class RoundRobinWorkerSession implements WorkerPort {
   readonly #context: WorkerSessionContext;
-  readonly #peer: WorkerPeer;
+  readonly #send: (frames: readonly Uint8Array[]) => boolean;
   readonly #onLeft: () => void;
   readonly #outstanding = new OutstandingMessages();
   readonly #tasks: CallTasks;
@@ -75,13 +68,21 @@ export class RoundRobinWorkerSession implements WorkerPort {
   #messages = 0;
 
   /** `onLeft` is called when a worker that was leaving has gone. */
-  constructor(context: WorkerSessionContext, peer: WorkerPeer, slots: number, onLeft: () => void) {
+  constructor(
+    context: WorkerSessionContext,
+    peer: Peer,
+    send: (frames: readonly Uint8Array[]) => boolean,
+    slots: number,
+    onLeft: () => void,
+  ) {
     this.#context = context;
-    this.#peer = peer;
+    this.#send = send;
     this.#slots = slots;
     this.#onLeft = onLeft;
     this.#expectedIncrements = new ExpectedIncrements(context.now);
-    this.#profile = profileOf(context, peer, slots);
+    const { services, pool } = context;
+    const who = { name: printable(peer.identity, 255), address: peer.address, pool };
+    this.#profile = callWorkerProfile("round-robin", who, services.offered, slots);
     this.#tasks = new CallTasks(context.core, this.#profile.id, context.timeoutMs);
     if (context.joinDelayMs > 0) this.#joinTimer = setTimeout(() => this.#join(), context.joinDelayMs);
     else this.#join();
@@ -248,7 +249,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
   #sendMessage(one: OutstandingMessage, frames: readonly Uint8Array[]): void {
     this.#messages++;
     this.#outstanding.add(one);
-    if (this.#peer.send(frames)) return;
+    if (this.#send(frames)) return;
     const why = Buffer.from(`too much is on its way to ${this.#profile.name} already`);
     this.#finish(one, () => one.done(why, "LABORO_WORKER_LOST"));
   }
@@ -274,7 +275,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
     if (one.expectsIncrement) this.#expectedIncrements.add(LATE_INCREMENT_TIMEOUT_MS, this.#slots);
     this.#outstanding.replace(one, { ...one, key: replyKey([ownAddress], id), expectsIncrement: false });
     const more = [MQS_MORE, HOST_ID, taken.next, Buffer.from("0")];
-    this.#peer.send(makeMessage({ command: "TRACKEXEC", id, args: more, returnPath: [ownAddress] }));
+    this.#send(makeMessage({ command: "TRACKEXEC", id, args: more, returnPath: [ownAddress] }));
   }
 
   #read(one: OutstandingMessage, read: () => Buffer): void {
@@ -326,29 +327,6 @@ export class RoundRobinWorkerSession implements WorkerPort {
     this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
     if (leaving) this.#onLeft();
   }
-}
-
-function profileOf(
-  { services, pool }: WorkerSessionContext,
-  { identity, address }: WorkerPeer,
-  slots: number,
-): WorkerProfile {
-  const name = printable(identity, 255);
-  return {
-    id: WorkerId(`round-robin:${name}`),
-    session: SessionId(randomUUID()),
-    name,
-    protocol: "round-robin",
-    pool,
-    tags: [],
-    services: services.offered,
-    total: { slots },
-    reserveRequests: 0,
-    resumable: false,
-    canPrefetch: false,
-    taskKinds: ["call"],
-    address,
-  };
 }
 
 /** PING has no arguments: an original that gets one puts it into the head of its answer, and closes its socket over that. */

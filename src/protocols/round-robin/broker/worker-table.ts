@@ -1,18 +1,82 @@
 /**
- * The worker table of the server: who has registered, and who is set aside. A worker whose connection or heartbeats are gone is out of the
- * table at once, but its slots are remembered: an original never registers twice by itself, so it comes back with its next message.
+ * The worker table of the server: who has registered, with how many slots, and who is set aside. A worker whose connection or heartbeats are
+ * gone is out of the table at once, but its slots are remembered: an original never registers twice by itself, so it comes back with its
+ * next message. They are kept with the jobs, too: a broker that was started again must know its workers. A worker that went without
+ * DEREGISTER has a new identity when it is back, and is forgotten after a while.
  */
 import { now } from "../../../base/clock.js";
+import { asLaboroError } from "../../../base/errors.js";
+import { keepLatest } from "../../../base/keep-latest.js";
+import type { Log } from "../../../base/log.js";
+import type { Core } from "../../../broker/core.js";
 import type { Peer } from "../../zeromq/index.js";
-import { type Message, printable } from "../frames.js";
+import { printable } from "../frames.js";
 import { HEARTBEAT_LIMITS, type HeartbeatLimits, HeartbeatMonitor } from "./heartbeat-monitor.js";
-import { MAX_REGISTERED, type RegisteredWorkers } from "./registered-workers.js";
 import { RoundRobinWorkerSession, type WorkerSessionContext } from "./worker-session.js";
 
 /** How often heartbeats are checked within the shortest timeout. */
 const CHECKS_PER_TIMEOUT = 10;
 
-interface RegisteredWorker {
+const AREA = "round-robin workers";
+/** Workers that are remembered. */
+const MAX_REGISTERED = 10_000;
+const RETENTION_MS = 30 * 24 * 3_600_000;
+
+/** The registered workers in the store, by the key of their peers, with their slots. */
+export class RegisteredWorkers {
+  readonly #core: Core;
+  readonly #log: Log;
+  /** As they are kept; the oldest first. */
+  readonly #slotsByKey = new Map<string, number>();
+  /** Those from before this start. */
+  readonly loaded: ReadonlyMap<string, number>;
+
+  private constructor(core: Core, log: Log, before: ReadonlyMap<string, number>) {
+    this.#core = core;
+    this.#log = log;
+    this.loaded = before;
+  }
+
+  static async load(core: Core, log: Log): Promise<RegisteredWorkers> {
+    const old = now() - RETENTION_MS;
+    const all = [...(await core.keptTexts(AREA))].sort((a, b) => a.updatedAt - b.updatedAt);
+    const before = new Map(all.map(({ key, value }) => [keyOf(key), Number(value)]));
+    const workers = new RegisteredWorkers(core, log, before);
+    for (const { key, value, updatedAt } of all) {
+      if (updatedAt > old) workers.#slotsByKey.set(keyOf(key), Number(value));
+      // If it comes back, it is stored again.
+      else workers.#save(key, null);
+    }
+    return workers;
+  }
+
+  set(key: string, slots: number): void {
+    // An automatic identity is another peer's the next time.
+    if (key.startsWith("\0") || this.#slotsByKey.get(key) === slots) return;
+    this.#slotsByKey.delete(key);
+    this.#slotsByKey.set(key, slots);
+    this.#save(nameOf(key), String(slots));
+    const [oldest] = this.#slotsByKey.keys();
+    if (this.#slotsByKey.size > MAX_REGISTERED && oldest !== undefined) this.delete(oldest);
+  }
+
+  delete(key: string): void {
+    if (this.#slotsByKey.delete(key)) this.#save(nameOf(key), null);
+  }
+
+  #save(name: string, value: string | null): void {
+    this.#core.put(AREA, name, value).catch((cause: unknown) => {
+      // Work comes before memory: such a worker is registered by hand after the next start.
+      this.#log.info({ code: asLaboroError(cause).code }, "a round-robin worker will not be remembered");
+    });
+  }
+}
+
+/** Identities are any bytes. */
+const keyOf = (name: string): string => Buffer.from(name, "hex").toString("latin1");
+const nameOf = (key: string): string => Buffer.from(key, "latin1").toString("hex");
+
+interface TableEntry {
   readonly peer: Peer;
   readonly session: RoundRobinWorkerSession;
   readonly heartbeats: HeartbeatMonitor;
@@ -31,7 +95,7 @@ export class WorkerTable {
   readonly #context: WorkerSessionContext;
   readonly #send: (key: string, frames: readonly Uint8Array[]) => boolean;
   readonly #sweepMs: number;
-  readonly #workers = new Map<string, RegisteredWorker>();
+  readonly #workers = new Map<string, TableEntry>();
   readonly #registered: RegisteredWorkers;
   readonly #lostWorkers: Map<string, number>;
   readonly #heartbeatLimits: HeartbeatLimits;
@@ -65,27 +129,22 @@ export class WorkerTable {
     }));
   }
 
+  session(peer: Peer): RoundRobinWorkerSession | undefined {
+    return this.#workers.get(peer.key)?.session;
+  }
+
   register(peer: Peer, slots: number): void {
     this.#lostWorkers.delete(peer.key);
     this.#registered.set(peer.key, slots);
-    const known = this.#workers.get(peer.key);
+    const known = this.session(peer);
     if (known === undefined) this.#enter(peer, slots, this.#context);
-    else known.session.register(slots);
+    else known.register(slots);
   }
 
   deregister(peer: Peer): void {
     this.#lostWorkers.delete(peer.key);
     this.#registered.delete(peer.key);
-    this.#workers.get(peer.key)?.session.deregister();
-  }
-
-  increment(peer: Peer): void {
-    this.#workers.get(peer.key)?.session.increment();
-  }
-
-  /** False where it answers nothing that this worker was given; `frames` are what the asker would get. */
-  responded(peer: Peer, message: Message, frames: () => readonly Uint8Array[]): boolean {
-    return this.#workers.get(peer.key)?.session.responded(message, frames) ?? false;
+    this.session(peer)?.deregister();
   }
 
   received(peer: Peer): void {
@@ -111,14 +170,12 @@ export class WorkerTable {
   }
 
   markLost(peer: Peer): void {
-    const entry = this.#workers.get(peer.key);
-    if (entry === undefined) return;
-    const { session } = entry;
+    const session = this.session(peer);
+    if (session === undefined) return;
     this.#workers.delete(peer.key);
     if (session.inTable) {
       this.#lostWorkers.set(peer.key, session.slots);
-      const [oldest] = this.#lostWorkers.keys();
-      if (this.#lostWorkers.size > MAX_REGISTERED && oldest !== undefined) this.#lostWorkers.delete(oldest);
+      keepLatest(this.#lostWorkers, MAX_REGISTERED);
     }
     session.lost();
   }
@@ -134,17 +191,13 @@ export class WorkerTable {
   }
 
   #enter(peer: Peer, slots: number, context: WorkerSessionContext): void {
-    const { key, identity, address } = peer;
-    const session = new RoundRobinWorkerSession(
-      context,
-      { identity, address, send: (frames) => this.#send(key, frames) },
-      slots,
-      () => {
-        if (this.#workers.get(key)?.session !== session) return;
-        this.#workers.delete(key);
-        this.#registered.delete(key);
-      },
-    );
+    const { key } = peer;
+    const send = (frames: readonly Uint8Array[]): boolean => this.#send(key, frames);
+    const session = new RoundRobinWorkerSession(context, peer, send, slots, () => {
+      if (this.session(peer) !== session) return;
+      this.#workers.delete(key);
+      this.#registered.delete(key);
+    });
     this.#workers.set(key, { peer, session, heartbeats: new HeartbeatMonitor(this.#activeMs, this.#heartbeatLimits) });
   }
 

@@ -1,4 +1,5 @@
 /** The streams that a worker has begun to send: each kept until its last packet has gone, or until nobody has asked for one for a while. */
+import { keepLatest } from "../../../base/keep-latest.js";
 import { packetsOf } from "../stream.js";
 
 const PACKET_BYTES = 8_192;
@@ -37,8 +38,7 @@ export class StreamSources {
     if (next !== undefined) {
       const source = { packets, host: host.toString("latin1"), next, lastUsed: this.#now() };
       this.#streams.set(handle.toString("hex"), source);
-      const [oldest] = this.#streams.keys();
-      if (this.#streams.size > MAX_STREAMS && oldest !== undefined) this.#streams.delete(oldest);
+      keepLatest(this.#streams, MAX_STREAMS);
     }
     return first;
   }

@@ -3,26 +3,14 @@ import type { Attempt, JobId, TaskIndex, WorkerId } from "../../../model/ids.js"
 import type { Job } from "../../../model/job.js";
 import type { Bytes } from "../../../model/recipe.js";
 import type { Status } from "../messages.js";
+import type { ResFile } from "./result-file.js";
 
 export interface Experiment {
-  /** One character a byte. */
+  /** The path below the folder of scripts, without its extension. One character a byte. */
   readonly name: string;
   readonly kind: ".sh" | ".m";
-  /** Where its script lies, below the folder of scripts. */
+  /** Of its script, below the folder of scripts. */
   readonly path: string;
-}
-
-/** Where the text of one result goes. Nothing of it is to be seen before its end. */
-export interface ResultFile {
-  /** Throws where it cannot be written. */
-  write(bytes: Buffer): void;
-  /** Resolves when all of it is on disk, still out of sight. */
-  sync(): Promise<void>;
-  /** Gives it its name: from now on it is the result. */
-  publish(): void;
-  /** Resolves when its name is on disk too. */
-  syncName(): Promise<void>;
-  abandon(): void;
 }
 
 export interface Experiments {
@@ -31,7 +19,7 @@ export interface Experiments {
   /** The script as it is now. Throws LABORO_BAD_INPUT where it is gone. */
   readScript(experiment: Experiment): Buffer;
   findTask(name: string): { readonly job: JobId; readonly index: TaskIndex } | undefined;
-  openResult(name: string): ResultFile;
+  openResult(name: string): ResFile;
   assigned(host: string, name: string): void;
   ended(host: string, name: string, status: Status): void;
   /** Where the open experiments are, as this worker sees it. */

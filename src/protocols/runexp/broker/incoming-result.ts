@@ -8,16 +8,12 @@ import type { Core } from "../../../broker/core.js";
 import type { Done } from "../../../dispatch/index.js";
 import type { WorkerId } from "../../../model/ids.js";
 import type { Status } from "../messages.js";
-import type { ResultFile, SentTask } from "./experiments.js";
+import type { SentTask } from "./experiments.js";
+import type { ResFile } from "./result-file.js";
 import { type TaskReport, TaskReportReader } from "./task-report.js";
 
 /** Bytes that may be received and not on disk. */
 const MAX_UNWRITTEN_BYTES = 1024 * 1024;
-
-export interface IncomingResultCallbacks {
-  /** `flowing` is false while too many bytes are not on disk. */
-  setFlowing(flowing: boolean): void;
-}
 
 export class IncomingResult {
   readonly task: SentTask;
@@ -25,22 +21,23 @@ export class IncomingResult {
   /** Who has the claim; the result may come by another connection of its host. */
   readonly worker: WorkerId;
   readonly #core: Core;
-  readonly #callbacks: IncomingResultCallbacks;
-  readonly #file: ResultFile | undefined;
+  readonly #setFlowing: (flowing: boolean) => void;
+  readonly #file: ResFile | undefined;
   readonly #reader: TaskReportReader | undefined;
   /** Why it is not kept. */
   readonly #refusal: string | undefined;
   #stored = 0;
   #unwrittenBytes = 0;
 
+  /** `setFlowing` is called with false while too many bytes are not on disk. */
   constructor(
     core: Core,
     worker: WorkerId,
     task: SentTask,
     status: Status,
-    file: ResultFile | undefined,
+    file: ResFile | undefined,
     refusal: string | undefined,
-    callbacks: IncomingResultCallbacks,
+    setFlowing: (flowing: boolean) => void,
   ) {
     this.#core = core;
     this.worker = worker;
@@ -48,7 +45,7 @@ export class IncomingResult {
     this.status = refusal === undefined ? status : "failure";
     this.#refusal = refusal;
     this.#file = file;
-    this.#callbacks = callbacks;
+    this.#setFlowing = setFlowing;
     this.#reader = task.experiment ? undefined : new TaskReportReader(task.mark, (bytes) => this.#store(bytes));
   }
 
@@ -98,21 +95,16 @@ export class IncomingResult {
     const { job, index, attempt } = this.task;
     const offset = this.#stored;
     this.#stored += bytes.length;
-    this.#bytesQueued(bytes.length);
+    this.#unwrittenBytes += bytes.length;
+    if (this.#unwrittenBytes > MAX_UNWRITTEN_BYTES) this.#setFlowing(false);
     const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
     this.#core.workerOutput(this.worker, [chunk], () => this.#bytesWritten(bytes.length));
-  }
-
-  #bytesQueued(bytes: number): void {
-    this.#unwrittenBytes += bytes;
-    if (this.#unwrittenBytes > MAX_UNWRITTEN_BYTES) this.#callbacks.setFlowing(false);
   }
 
   #bytesWritten(bytes: number): void {
     const before = this.#unwrittenBytes;
     this.#unwrittenBytes -= bytes;
-    if (before > MAX_UNWRITTEN_BYTES / 2 && this.#unwrittenBytes <= MAX_UNWRITTEN_BYTES / 2)
-      this.#callbacks.setFlowing(true);
+    if (before > MAX_UNWRITTEN_BYTES / 2 && this.#unwrittenBytes <= MAX_UNWRITTEN_BYTES / 2) this.#setFlowing(true);
   }
 }
 

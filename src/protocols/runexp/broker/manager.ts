@@ -1,11 +1,11 @@
 /** What the sessions of one listener share: the connected runners, their assignments, and the folder of experiments if there is one. */
 import { randomBytes } from "node:crypto";
+import { keepLatest } from "../../../base/keep-latest.js";
 import type { Core } from "../../../broker/core.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP } from "../messages.js";
-import { AssignmentHistory } from "./assignment-history.js";
 import type { Experiments, SentTask } from "./experiments.js";
 import { assignmentKey, taskName } from "./task-packing.js";
 
@@ -24,6 +24,32 @@ export interface ConnectedRunner {
 export interface TaskHolder {
   readonly worker: WorkerId;
   readonly attempt: Attempt;
+}
+
+const MAX_HOSTS = 1_000;
+const MAX_TASKS = 100_000;
+
+/**
+ * Which task was assigned to which host: a result that comes late, over another connection, counts only from one of them. A host is what a
+ * runner says it is (`-h`); two runners of one name are one host here.
+ */
+class AssignmentHistory {
+  readonly #hosts = new Map<string, Set<string>>();
+
+  add(host: string, task: string): void {
+    const tasks = this.#hosts.get(host) ?? new Set();
+    // The last used is last; the oldest is removed first.
+    this.#hosts.delete(host);
+    this.#hosts.set(host, tasks);
+    tasks.delete(task);
+    tasks.add(task);
+    keepLatest(tasks, MAX_TASKS);
+    keepLatest(this.#hosts, MAX_HOSTS);
+  }
+
+  has(host: string, task: string): boolean {
+    return this.#hosts.get(host)?.has(task) ?? false;
+  }
 }
 
 const PREFIX = "runexp:";

@@ -19,6 +19,7 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange, Done } from "../../../dispatch/index.js";
 import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
+import type { NoJobReply } from "../messages.js";
 import type { SentTask } from "./experiments.js";
 import type { ConnectedRunner, Manager } from "./manager.js";
 import { type RunnerTask, RunnerTasks } from "./runner-tasks.js";
@@ -27,9 +28,7 @@ import { type PackedTask, packTask } from "./task-packing.js";
 /** How an open PETO is answered. */
 export interface PetoReplies {
   sendJob(name: string, kind: string, content: Uint8Array): void;
-  hold(): void;
-  ban(): void;
-  finish(): void;
+  noJob(answer: NoJobReply): void;
   close(reason: string): void;
 }
 
@@ -126,7 +125,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#tasks.adopt(task);
   }
 
-  /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
+  /** Its result has come; resolves when it is recorded. `worker` has the claim; mostly it is this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
     if (this.#remove(name) && !this.#finishing) this.#expectedPetos++;
     this.#tasks.publishSlots();
@@ -165,10 +164,10 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   /** False where there is no answer yet. */
   #answer(): boolean {
     const worker = this.#manager.core.worker(this.id);
-    if (this.#finishing) return this.#reply(() => this.#replies.finish());
+    if (this.#finishing) return this.#reply(() => this.#replies.noJob("FINO"));
     if (worker?.standing === "banned") {
       this.#tasks.drain();
-      return this.#reply(() => this.#replies.ban());
+      return this.#reply(() => this.#replies.noJob("ELIRI"));
     }
     const next = this.#tasks.nextUnsent();
     if (next !== undefined) return this.#sendTask(next);
@@ -178,9 +177,9 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
       this.#finishing = true;
       return true;
     }
-    if (worker?.standing === "suspended") return this.#reply(() => this.#replies.hold());
+    if (worker?.standing === "suspended") return this.#reply(() => this.#replies.noJob("ATENDI"));
     if (this.#tasks.usedSlots === 0) return false;
-    return open === undefined ? this.#reply(() => this.#replies.hold()) : this.#waitForAssignment();
+    return open === undefined ? this.#reply(() => this.#replies.noJob("ATENDI")) : this.#waitForAssignment();
   }
 
   /** What waits is about to be assigned, to this runner or to another. */
@@ -225,7 +224,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
 
   #assignmentTimedOut(): void {
     this.#assignmentTimer = undefined;
-    if (this.#petoOpen && this.#tasks.usedSlots > 0) this.#reply(() => this.#replies.hold());
+    if (this.#petoOpen && this.#tasks.usedSlots > 0) this.#reply(() => this.#replies.noJob("ATENDI"));
   }
 
   /** It did not ask after all: the unsent tasks return to the queue. */

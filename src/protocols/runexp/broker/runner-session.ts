@@ -116,9 +116,7 @@ export class RunnerSession implements TcpPeer {
         this.#states.sendJob(name, kind, content);
         this.#updateTimeout();
       },
-      hold: () => this.#states.hold(),
-      ban: () => this.#states.ban(),
-      finish: () => this.#states.finish(),
+      noJob: (answer) => this.#states.noJob(answer),
       close: () => endSocket(this.#socket),
     });
     this.#port = port;
@@ -166,9 +164,8 @@ export class RunnerSession implements TcpPeer {
   #receive(worker: RunnerPort["id"], task: SentTask, { status, size }: AnnouncedResult): void {
     const { core, experiments } = this.#manager;
     const file = task.experiment ? experiments?.openResult(task.name) : undefined;
-    this.#incoming = new IncomingResult(core, worker, task, status, file, this.#refusal(task, size), {
-      setFlowing: (flowing) => void (flowing ? this.#socket.resume() : this.#socket.pause()),
-    });
+    const setFlowing = (flowing: boolean): void => void (flowing ? this.#socket.resume() : this.#socket.pause());
+    this.#incoming = new IncomingResult(core, worker, task, status, file, this.#refusal(task, size), setFlowing);
     this.#states.accept();
     this.#updateTimeout();
   }

@@ -6,8 +6,8 @@
 import * as fs from "node:fs";
 import { badInput, errnoOf } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
+import { bytesOf } from "../messages.js";
 import { ResStatusReader, summaryOf } from "../res-text.js";
-import { bytesOf } from "./folder.js";
 
 const FILE = "runexp.am";
 /** Bytes of a result that are read at a time. */

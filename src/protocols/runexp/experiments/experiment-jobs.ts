@@ -8,12 +8,12 @@ import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { type Range, rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
-import type { Experiment, Experiments, OpenExperiments, ResultFile } from "../broker/experiments.js";
-import type { Status } from "../messages.js";
+import type { Experiment, Experiments, OpenExperiments } from "../broker/experiments.js";
+import { ResFile, type ResFileOptions } from "../broker/result-file.js";
+import { bytesOf, displayName, type Status } from "../messages.js";
 import type { Aftermath } from "./aftermath.js";
-import { bytesOf, displayPath, type FoundExperiment, readScript } from "./folder.js";
+import { readScript } from "./folder.js";
 import type { ProgressOutput } from "./progress-output.js";
-import { ResFile, type ResFileOptions } from "./result-file.js";
 
 export const EXPERIMENTS_KEY = "runexp experiments";
 /** Shortest time between two writes of the table of results. */
@@ -36,7 +36,7 @@ export class ExperimentJobs implements Experiments {
   /** All that there are, and how many of them were done before. */
   readonly #total: number;
   readonly #doneBefore: number;
-  readonly #byPath: ReadonlyMap<string, FoundExperiment>;
+  readonly #byPath: ReadonlyMap<string, Experiment>;
   readonly #tasks = new Map<string, { readonly job: JobId; readonly index: TaskIndex }>();
   readonly #jobs = new Set<JobId>();
   readonly #assigned = new Set<string>();
@@ -49,8 +49,8 @@ export class ExperimentJobs implements Experiments {
     options: ExperimentJobsOptions,
     aftermath: Aftermath,
     screen: ProgressOutput,
-    all: readonly FoundExperiment[],
-    remaining: readonly FoundExperiment[],
+    all: readonly Experiment[],
+    remaining: readonly Experiment[],
   ) {
     this.#core = core;
     this.#options = options;
@@ -62,7 +62,7 @@ export class ExperimentJobs implements Experiments {
   }
 
   /** The jobs that hold these experiments; those of an earlier run go on, without what needs no running any more. */
-  async submitOrResume(client: Client, remaining: readonly FoundExperiment[], pool: string): Promise<void> {
+  async submitOrResume(client: Client, remaining: readonly Experiment[], pool: string): Promise<void> {
     const known = new Set<string>();
     const { jobs } = await client.ask("jobs", { key: EXPERIMENTS_KEY, state: ["open"], limit: 1_000 });
     for (const { id } of jobs) {
@@ -157,7 +157,7 @@ export class ExperimentJobs implements Experiments {
     return this.#tasks.get(name);
   }
 
-  openResult(name: string): ResultFile {
+  openResult(name: string): ResFile {
     return new ResFile(name, this.#options);
   }
 
@@ -165,14 +165,14 @@ export class ExperimentJobs implements Experiments {
     // One that returns from a lost runner and is assigned again is no progress.
     if (this.#assigned.has(name)) return;
     this.#assigned.add(name);
-    this.#screen.assigned(host, displayPath(name), this.#doneBefore + this.#assigned.size, this.#total);
+    this.#screen.assigned(host, displayName(name), this.#doneBefore + this.#assigned.size, this.#total);
   }
 
   ended(host: string, name: string, status: Status): void {
     this.assigned(host, name);
     this.#ended.set(name, status);
     this.#aftermath.set(name, status === "success");
-    this.#screen.ended(host, displayPath(name), status);
+    this.#screen.ended(host, displayName(name), status);
     this.#reportStanding(host);
     if (Math.abs(Date.now() - this.#savedAt) < SAVE_MS) return;
     this.#savedAt = Date.now();

@@ -5,27 +5,14 @@
 import * as fs from "node:fs";
 import { badInput } from "../../../base/errors.js";
 import { LOCAL_DATA } from "../../../base/files/local-data.js";
-
-export interface FoundExperiment {
-  /** The path below `runs/` without its extension. */
-  readonly name: string;
-  readonly kind: ".sh" | ".m";
-  /** Below `runs/`. */
-  readonly path: string;
-}
+import type { Experiment } from "../broker/experiments.js";
+import { bytesOf, displayName } from "../messages.js";
 
 export interface FolderScan {
-  readonly experiments: readonly FoundExperiment[];
+  readonly experiments: readonly Experiment[];
   /** For a person: what was named otherwise, or left out, and why. */
   readonly notices: readonly string[];
 }
-
-/** A path of bytes, for the file system. */
-export const bytesOf = (latin: string): Buffer => Buffer.from(latin, "latin1");
-/** A path of bytes, for a person. */
-export const displayPath = (latin: string): string => bytesOf(latin).toString();
-/** A path that a person gave, as bytes. */
-export const toLatin1 = (text: string): string => Buffer.from(text).toString("latin1");
 
 /** All scripts below this folder, in the order of their paths. */
 export function findExperiments(runs: string): FolderScan {
@@ -33,7 +20,7 @@ export function findExperiments(runs: string): FolderScan {
   const notices: string[] = [];
   const usable = paths.filter((path) => {
     const why = skipReason(path);
-    if (why !== undefined) notices.push(`${JSON.stringify(displayPath(path))} is left out: ${why}`);
+    if (why !== undefined) notices.push(`${JSON.stringify(displayName(path))} is left out: ${why}`);
     return why === undefined;
   });
   const experiments = assignNames(usable, notices);
@@ -73,9 +60,9 @@ function fileTypeAt(path: string): "folder" | "file" | undefined {
  * `x.sh` and `x.m` would both be `x`, and their results one file. The `.sh` keeps the name; the other keeps its extension, as `x.m` with
  * the result `x.m.res`, and one more for each time that this is taken too.
  */
-function assignNames(paths: readonly string[], notices: string[]): FoundExperiment[] {
+function assignNames(paths: readonly string[], notices: string[]): Experiment[] {
   const taken = new Map<string, string>();
-  const found: FoundExperiment[] = [];
+  const found: Experiment[] = [];
   const rank = (path: string): number => (path.endsWith(".sh") ? 0 : 1);
   for (const path of [...paths].sort((a, b) => rank(a) - rank(b))) {
     const kind = path.endsWith(".sh") ? ".sh" : ".m";
@@ -85,7 +72,7 @@ function assignNames(paths: readonly string[], notices: string[]): FoundExperime
     if (name !== usual) {
       const other = taken.get(usual) ?? usual;
       notices.push(
-        `${displayPath(other)} and ${displayPath(path)} have one name: the second writes ${displayPath(name)}.res`,
+        `${displayName(other)} and ${displayName(path)} have one name: the second writes ${displayName(name)}.res`,
       );
     }
     taken.set(name, path);
@@ -100,6 +87,6 @@ export function readScript(runs: string, path: string): Buffer {
     return fs.readFileSync(bytesOf(`${runs}/${path}`));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw badInput(`the experiment ${displayPath(path)} cannot be read: ${why}`, cause);
+    throw badInput(`the experiment ${displayName(path)} cannot be read: ${why}`, cause);
   }
 }

@@ -12,10 +12,15 @@
  * `closed` is no state of the text: the manager has sent something that cannot be.
  * Pure: bytes, quiet and requests of the threads go in, messages and callbacks come out.
  */
-
-import { MessageReader, type ReadResult } from "../message-reader.js";
-import { encode, type FromManager, type FromRunner, PROTOCOL_VERSION, type Status } from "../messages.js";
-import { NonReentrantLoop } from "../non-reentrant-loop.js";
+import {
+  encode,
+  type FromManager,
+  type FromRunner,
+  type NoJobReply,
+  PROTOCOL_VERSION,
+  type Status,
+} from "../messages.js";
+import { type Closed, type ReadCallbacks, StateMachine } from "../state-machine.js";
 
 export type ClientState =
   | { readonly name: "Initialization"; readonly step: "hello" | "group" }
@@ -28,8 +33,7 @@ export type ClientState =
       readonly chunks: readonly Buffer[];
     }
   | { readonly name: "SendOutcome"; readonly step: "announced" | "sending" | "sent" }
-  | { readonly name: "WaitClose" }
-  | { readonly name: "closed" };
+  | { readonly name: "WaitClose" };
 
 interface AnnouncedJob {
   readonly name: string;
@@ -46,13 +50,9 @@ export interface Job {
   readonly content: Buffer;
 }
 
-/** The answers to PETO other than a job. */
-export type NoJobReply = "FINO" | "ATENDI" | "ELIRI";
-
-export interface ClientCallbacks {
+export interface ClientCallbacks extends ReadCallbacks<FromManager> {
   /** One message, one write. `alone`: the next one must not arrive together with it. */
   write(bytes: Uint8Array, alone: boolean): void;
-  received(message: FromManager): void;
   sent(message: FromRunner): void;
   joined(): void;
   job(job: Job): void;
@@ -62,27 +62,19 @@ export interface ClientCallbacks {
   delivered(): void;
   /** The manager has another version or group: nothing is wrong with the connection. */
   refused(reason: string): void;
-  protocolError(reason: string): void;
-  startQuietTimer(): void;
 }
 
 /** Scripts above this are refused. */
 export const MAX_SCRIPT = 256 * 1024 * 1024;
 
-export class ClientStateMachine {
+export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
   readonly #group: string;
   readonly #callbacks: ClientCallbacks;
-  readonly #reader = new MessageReader();
-  #state: ClientState = { name: "Initialization", step: "hello" };
-  readonly #loop = new NonReentrantLoop();
 
   constructor(group: string, callbacks: ClientCallbacks) {
+    super({ name: "Initialization", step: "hello" }, callbacks, "the manager");
     this.#group = group;
     this.#callbacks = callbacks;
-  }
-
-  get state(): ClientState {
-    return this.#state;
   }
 
   /** The connection is there. */
@@ -92,13 +84,13 @@ export class ClientStateMachine {
 
   requestJob(): void {
     if (!this.#maySend("PETO")) return;
-    this.#state = { name: "RunJob", step: "asked" };
+    this.current = { name: "RunJob", step: "asked" };
     this.#send({ type: "PETO" });
   }
 
   deliver(name: string, status: Status, size: number): void {
     if (!this.#maySend("REZULTO")) return;
-    this.#state = { name: "SendOutcome", step: "announced" };
+    this.current = { name: "SendOutcome", step: "announced" };
     this.#send({ type: "REZULTO", name, status, size });
   }
 
@@ -106,32 +98,20 @@ export class ClientStateMachine {
   sendOutput(bytes: Uint8Array, last: boolean): void {
     if (bytes.length > 0) this.#callbacks.write(bytes, false);
     if (!last) return;
-    this.#state = { name: "SendOutcome", step: "sent" };
-    this.#read();
+    this.current = { name: "SendOutcome", step: "sent" };
+    this.read();
   }
 
   leave(): void {
     if (!this.#maySend("FINO ANKAU")) return;
-    this.#state = { name: "WaitClose" };
+    this.current = { name: "WaitClose" };
     this.#send({ type: "FINO ANKAU" });
-  }
-
-  push(bytes: Uint8Array): void {
-    if (this.#state.name === "closed") return;
-    this.#reader.push(bytes);
-    this.#read();
-  }
-
-  quietElapsed(): void {
-    if (this.#state.name === "closed") return;
-    this.#reader.quietElapsed();
-    this.#read();
   }
 
   /** False where the connection is to be ended: the threads may not know it yet. */
   #maySend(what: string): boolean {
-    if (this.#state.name === "closed") return false;
-    if (this.#state.name !== "WorkerLoop") throw new Error(`${what} cannot be sent in ${this.#state.name}`);
+    if (this.current.name === "closed") return false;
+    if (this.current.name !== "WorkerLoop") throw new Error(`${what} cannot be sent in ${this.current.name}`);
     return true;
   }
 
@@ -140,105 +120,86 @@ export class ClientStateMachine {
     this.#callbacks.write(encode(message), alone);
   }
 
-  #read(): void {
-    this.#loop.run(
-      () => this.#state,
-      () => this.#step(),
-    );
-  }
-
-  #step(): void {
-    const state = this.#state;
+  protected step(state: ClientState | Closed): void {
     if (state.name === "Initialization") state.step === "hello" ? this.#version() : this.#groupName();
     else if (state.name === "RunJob")
       state.step === "asked" ? this.#petoAnswered() : this.#receiving(state.job, state.chunks);
     else if (state.name === "SendOutcome") this.#sending(state.step);
-    else if (state.name !== "closed" && this.#reader.length > 0)
-      this.#fail("the manager sent something that was not asked for");
+    else if (state.name !== "closed" && this.reader.length > 0)
+      this.fail("the manager sent something that was not asked for");
   }
 
   #version(): void {
-    const message = this.#take(["VERSIO"]);
+    const message = this.take(["VERSIO"]);
     if (message === undefined) return;
     if (message.version !== PROTOCOL_VERSION) {
       this.#refuse(`the manager speaks version ${message.version}, this runner ${PROTOCOL_VERSION}`);
       return;
     }
-    this.#state = { name: "Initialization", step: "group" };
+    this.current = { name: "Initialization", step: "group" };
     this.#send({ type: "KOMPRENAS" });
   }
 
   #groupName(): void {
-    const message = this.#take(["ALIGI"]);
+    const message = this.take(["ALIGI"]);
     if (message === undefined) return;
     if (message.group !== this.#group) {
       this.#refuse(`the manager's group is ${message.group}, this runner's ${this.#group}`);
       return;
     }
-    this.#state = { name: "WorkerLoop" };
+    this.current = { name: "WorkerLoop" };
     this.#send({ type: "JES" }, true);
     this.#callbacks.joined();
   }
 
   #petoAnswered(): void {
-    const message = this.#take(["LABORO", "FINO", "ATENDI", "ELIRI"]);
+    const message = this.take(["LABORO", "FINO", "ATENDI", "ELIRI"]);
     if (message === undefined) return;
     if (message.type !== "LABORO") {
-      this.#state = { name: "WorkerLoop" };
+      this.current = { name: "WorkerLoop" };
       this.#callbacks.noJob(message.type);
       return;
     }
     const { name, kind, size } = message;
     if (size > MAX_SCRIPT) {
-      this.#fail(`a script of ${size} bytes, ${MAX_SCRIPT} are the most`);
+      this.fail(`a script of ${size} bytes, ${MAX_SCRIPT} are the most`);
       return;
     }
-    this.#state = { name: "RunJob", step: "receiving", job: { name, kind, bytesLeft: size }, chunks: [] };
+    this.current = { name: "RunJob", step: "receiving", job: { name, kind, bytesLeft: size }, chunks: [] };
     this.#send({ type: "PRETA" }, size === 0);
   }
 
   #receiving(job: AnnouncedJob, chunks: readonly Buffer[]): void {
-    const piece = this.#reader.takeData(job.bytesLeft);
+    const piece = this.reader.takeData(job.bytesLeft);
     if (piece.length === 0 && job.bytesLeft > 0) return;
     const left = job.bytesLeft - piece.length;
     if (left > 0) {
-      this.#state = { name: "RunJob", step: "receiving", job: { ...job, bytesLeft: left }, chunks: [...chunks, piece] };
+      this.current = {
+        name: "RunJob",
+        step: "receiving",
+        job: { ...job, bytesLeft: left },
+        chunks: [...chunks, piece],
+      };
       return;
     }
-    this.#state = { name: "WorkerLoop" };
+    this.current = { name: "WorkerLoop" };
     this.#callbacks.job({ name: job.name, kind: job.kind, content: Buffer.concat([...chunks, piece]) });
   }
 
   #sending(step: "announced" | "sending" | "sent"): void {
     if (step === "announced") {
-      if (this.#take(["PRETA"]) === undefined) return;
-      this.#state = { name: "SendOutcome", step: "sending" };
+      if (this.take(["PRETA"]) === undefined) return;
+      this.current = { name: "SendOutcome", step: "sending" };
       this.#callbacks.outputWanted();
     } else if (step === "sent") {
-      if (this.#take(["RICEVIS"]) === undefined) return;
-      this.#state = { name: "WorkerLoop" };
+      if (this.take(["RICEVIS"]) === undefined) return;
+      this.current = { name: "WorkerLoop" };
       this.#callbacks.delivered();
     }
   }
 
-  #take<T extends FromManager["type"]>(expected: readonly T[]): Extract<FromManager, { type: T }> | undefined {
-    const taken = this.#reader.take(expected) as ReadResult<Extract<FromManager, { type: T }>>;
-    if (taken.kind === "message") {
-      this.#callbacks.received(taken.message);
-      return taken.message;
-    }
-    if (taken.kind === "needs-quiet") this.#callbacks.startQuietTimer();
-    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, the manager sent ${taken.text}`);
-    return undefined;
-  }
-
   #refuse(reason: string): void {
-    this.#state = { name: "closed" };
+    this.current = { name: "closed" };
     this.#callbacks.refused(reason);
-  }
-
-  #fail(reason: string): void {
-    this.#state = { name: "closed" };
-    this.#callbacks.protocolError(reason);
   }
 }

@@ -7,8 +7,7 @@
  *   ended        nothing runs and nothing is open; what could not be delivered is on disk
  */
 import { now } from "../../../base/clock.js";
-import type { Log } from "../../../base/log.js";
-import { SILENT } from "../../../base/log.js";
+import { type Log, SILENT } from "../../../base/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
 import { DEFAULT_GROUP, displayName, type RunexpMessage } from "../messages.js";
 import type { Job } from "./client-state-machine.js";
@@ -78,10 +77,7 @@ const STOP_TIMEOUT_MS = 500;
 /** A result at which the manager has closed the connection so often is given up. */
 const MAX_REFUSALS = 3;
 
-export function startRunner(options: RunnerOptions): Runner {
-  const running = new RunexpRunner(options);
-  return { ended: running.ended, stop: (kill) => running.stop(kill) };
-}
+export const startRunner = (options: RunnerOptions): Runner => new RunexpRunner(options);
 
 /** A result on its way, wherever it lies. */
 interface PendingResult {
@@ -93,7 +89,7 @@ interface PendingResult {
 
 const jobKey = (name: string, script: string): string => `${script} ${name}`;
 
-class RunexpRunner {
+class RunexpRunner implements Runner {
   readonly ended: Promise<RunnerEnd>;
   readonly #options: RunnerOptions;
   readonly #log: Log;

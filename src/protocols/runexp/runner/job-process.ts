@@ -4,7 +4,7 @@ import { constants } from "node:os";
 import { join } from "node:path";
 import { writeFully } from "../../../base/files/durable.js";
 import { matlabLine } from "../../../worker/matlab.js";
-import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
+import { openSlots, type ProcessEnd, type Slots } from "../../../worker/processes/index.js";
 import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
 import { toWaitStatus, writeResHeader } from "../res-text.js";
 import type { Job } from "./client-state-machine.js";
@@ -23,7 +23,6 @@ export interface JobProcessesOptions {
 export class JobProcesses {
   readonly #options: JobProcessesOptions;
   readonly #slots: Slots;
-  readonly #running = new Map<number, RunningCommand>();
   /**
    * What the files of each thread are called. They are overwritten, job after job: to create a file is the most expensive part of a short
    * job.
@@ -52,7 +51,6 @@ export class JobProcesses {
     const slot = this.#slots.slots[thread];
     if (slot === undefined) throw new Error(`there is no thread ${thread}`);
     const finish = (end: Pick<ProcessEnd, "code" | "signal" | "error" | "started" | "ended">): void => {
-      this.#running.delete(thread);
       if (end.error !== undefined) output.push(Buffer.from(`runexp: ${end.error}\n`));
       // As the original has it: without quotes for MATLAB.
       const command = isMatlab ? `bash ${proxy}` : `bash '${script}'`;
@@ -69,39 +67,29 @@ export class JobProcesses {
     try {
       writeOver(script, job.content);
       if (isMatlab) writeOver(proxy, Buffer.from(matlabProxy(script)));
-      const command = slot.run(
+      slot.run(
         { argv: [this.#bash, isMatlab ? proxy : script], asInPipe: true },
         {
           output: (stream, bytes) => (stream === "stdout" ? output.push(bytes) : onStderr?.(bytes)),
           ended: finish,
         },
       );
-      this.#running.set(thread, command);
     } catch (cause) {
       failed(`the job cannot be started: ${cause instanceof Error ? cause.message : String(cause)}`);
     }
   }
 
   #outcome(job: Job, output: JobOutput, command: string, end: Parameters<typeof exitOf>[0]): Outcome {
-    const { host } = this.#options;
-    const [started, ended] = [longDate(end.started), longDate(end.ended)];
-    const { name } = job;
-    const { status } = output;
     const header = writeResHeader({
-      name,
-      host,
+      name: job.name,
+      host: this.#options.host,
       command,
-      started,
-      ended,
+      started: longDate(end.started),
+      ended: longDate(end.ended),
       waitStatus: toWaitStatus(exitOf(end)),
-      status,
+      status: output.status,
     });
     return output.outcome(job, header);
-  }
-
-  /** Ends what runs; each `ended` follows. */
-  kill(): void {
-    for (const command of this.#running.values()) command.kill();
   }
 
   async close(): Promise<void> {

@@ -5,8 +5,8 @@
  */
 import { connect, type Socket } from "node:net";
 import { QUIET_MS } from "../message-reader.js";
-import type { RunexpMessage } from "../messages.js";
-import { type ClientCallbacks, ClientStateMachine, type Job, type NoJobReply } from "./client-state-machine.js";
+import type { NoJobReply, RunexpMessage } from "../messages.js";
+import { type ClientCallbacks, ClientStateMachine, type Job } from "./client-state-machine.js";
 import type { Outcome } from "./outcome.js";
 
 export interface Address {

@@ -93,15 +93,10 @@ export class JobOutput {
       ...{ name, scriptHash },
       status: this.status,
       size: head.length + this.#size,
-      chunks: () => withHead(head, path),
+      chunks: () => fromFile(path, 0, head),
       discard: () => rmSync(path, { force: true }),
     };
   }
-}
-
-async function* withHead(head: Buffer, path: string): AsyncIterable<Buffer> {
-  yield head;
-  for await (const piece of createReadStream(path, { highWaterMark: 256 * 1024 })) yield piece as Buffer;
 }
 
 /** The text of a result that lies in a file from `offset` on. */
@@ -119,6 +114,7 @@ export function outcomeInFile(
   };
 }
 
-async function* fromFile(path: string, start: number): AsyncIterable<Buffer> {
+async function* fromFile(path: string, start: number, head?: Buffer): AsyncIterable<Buffer> {
+  if (head !== undefined) yield head;
   for await (const piece of createReadStream(path, { start, highWaterMark: 256 * 1024 })) yield piece as Buffer;
 }

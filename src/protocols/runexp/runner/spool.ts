@@ -71,18 +71,7 @@ export class RunnerSpool {
     const { name, status, size } = outcome;
     const script = outcome.scriptHash();
     const line = Buffer.from(`${JSON.stringify({ name, status, script, size })}\n`);
-    const fd = fs.openSync(tempFile, "w", 0o600);
-    try {
-      let at = line.length;
-      writeFully(fd, line, 0);
-      for await (const piece of outcome.chunks()) {
-        writeFully(fd, piece, at);
-        at += piece.length;
-      }
-      fs.fsyncSync(fd);
-    } finally {
-      fs.closeSync(fd);
-    }
+    await writeResult(tempFile, line, outcome);
     fs.renameSync(tempFile, path);
     syncDirectory(this.#results);
     outcome.discard();
@@ -93,17 +82,7 @@ export class RunnerSpool {
   async saveRefused(outcome: Outcome): Promise<string> {
     fs.mkdirSync(this.#refused, { recursive: true, mode: 0o700 });
     const path = join(this.#refused, `${Date.now()}-${++this.#number}.res`);
-    const fd = fs.openSync(path, "w", 0o600);
-    try {
-      let at = 0;
-      for await (const piece of outcome.chunks()) {
-        writeFully(fd, piece, at);
-        at += piece.length;
-      }
-      fs.fsyncSync(fd);
-    } finally {
-      fs.closeSync(fd);
-    }
+    await writeResult(path, Buffer.alloc(0), outcome);
     syncDirectory(this.#refused);
     outcome.discard();
     return path;
@@ -112,6 +91,21 @@ export class RunnerSpool {
   close(): void {
     fs.rmSync(this.jobs, { recursive: true, force: true });
     this.#lock.release();
+  }
+}
+
+async function writeResult(path: string, head: Buffer, outcome: Outcome): Promise<void> {
+  const fd = fs.openSync(path, "w", 0o600);
+  try {
+    let at = head.length;
+    writeFully(fd, head, 0);
+    for await (const piece of outcome.chunks()) {
+      writeFully(fd, piece, at);
+      at += piece.length;
+    }
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
   }
 }
 

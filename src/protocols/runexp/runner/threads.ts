@@ -11,7 +11,8 @@
  *
  * While the connection is down nothing is sent: jobs go on running, and results are kept. Pure: no socket, no clock, no process.
  */
-import type { Job, NoJobReply } from "./client-state-machine.js";
+import type { NoJobReply } from "../messages.js";
+import type { Job } from "./client-state-machine.js";
 
 export type ThreadState = "WorkerLoop" | "RunJob" | "SendOutcome" | "WaitClose" | "ClientOnHold";
 

@@ -8,6 +8,7 @@ import type { Peer } from "../../zeromq/index.js";
 import {
   type Command,
   type DisconnectCode,
+  disconnectText,
   type MessageIdParameter,
   type Parameters,
   readMessageId,
@@ -85,7 +86,7 @@ export class ClientConnections {
     client.peerSession.received(received);
     if (received.kind === "message") this.#onMessage(client, received);
     else if (received.kind === "malformed") this.#fault(client, 400, received.why);
-    else if (received.kind === "unknown") this.#fault(client, 501, received.command);
+    else if (received.kind === "unknown") this.#fault(client, 501, JSON.stringify(received.command));
     else this.#fault(client, 501, `${received.word} goes to the worker port`);
   }
 
@@ -213,7 +214,7 @@ export class ClientConnections {
   }
 
   #fault(client: ConnectedClient, code: 400 | 501, why: string): void {
-    this.#context.onPeerError(client.peerSession.peer.address, why);
+    this.#context.onPeerError(client.peerSession.peer.address, disconnectText(code, why));
     client.peerSession.sendFault(code, why);
   }
 

@@ -1,7 +1,7 @@
 /** One connected peer: sends messages to it, traces them, and counts messages that cannot be understood. */
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { Peer, Router } from "../../zeromq/index.js";
-import { type Command, DISCONNECT_CODES, type DisconnectCode, type Parameters } from "../commands.js";
+import { type Command, type DisconnectCode, disconnectText, type Parameters } from "../commands.js";
 import { describeFrames, describeIdentity, describeMessage } from "../describe.js";
 import { DELIMITER, type Envelope, type Message, printable, type ReceivedFrames, writeFrames } from "../frames.js";
 import { ReqTurnQueue } from "./req-turn-queue.js";
@@ -62,7 +62,7 @@ export class PeerSession {
 
   /** DISCONNECTERROR. With a `message_id` among `more` it is about that request and no other. */
   sendDisconnectError(code: DisconnectCode, why?: string, more: Parameters = {}, envelope = this.#envelope): void {
-    const message = why === undefined ? DISCONNECT_CODES[code] : `${DISCONNECT_CODES[code]}: ${why}`;
+    const message = disconnectText(code, why);
     this.send("DISCONNECTERROR", { code, message, ...more }, [], envelope);
   }
 

@@ -1,7 +1,7 @@
 /** The worker port of a Scale0 listener: the connected workers and their messages. */
 import { asLaboroError } from "../../../base/errors.js";
 import type { Peer } from "../../zeromq/index.js";
-import { type Command, type NeedBroker, readConnect, readNeedBroker, readPing } from "../commands.js";
+import { type Command, disconnectText, type NeedBroker, readConnect, readNeedBroker, readPing } from "../commands.js";
 import { type Message, type ReceivedFrames, readFrames } from "../frames.js";
 import { pong, type Scale0Context } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
@@ -90,7 +90,7 @@ export class WorkerConnections {
     } else if (received.kind === "malformed") {
       this.#fault(peer, peerSession, 400, received.why);
     } else if (received.kind === "unknown") {
-      this.#fault(peer, peerSession, 501, received.command);
+      this.#fault(peer, peerSession, 501, JSON.stringify(received.command));
     } else {
       this.#handleMessage(peer, peerSession, received);
       peerSession.resetFaults();
@@ -155,7 +155,7 @@ export class WorkerConnections {
 
   /** It gets an error, and is forgotten if it was known. */
   #fault(peer: Peer, peerSession: PeerSession, code: 400 | 501, why: string): void {
-    this.#context.onPeerError(peer.address, why);
+    this.#context.onPeerError(peer.address, disconnectText(code, why));
     peerSession.sendFault(code, why);
     this.#sessions.get(peer.key)?.forget(false);
   }

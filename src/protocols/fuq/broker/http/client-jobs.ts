@@ -1,10 +1,16 @@
 /** The requests of fuq's client about jobs: operations of the broker, in fuq's terms. */
-
+import { join } from "node:path";
 import { asLaboroError } from "../../../../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../../../broker/operations/index.js";
 import type { JobView } from "../../../../broker/operations/job-view.js";
-import { type Description, describeJob, programOf, type Status, statusOf, submissionOf } from "../job-description.js";
-import { badRequest, type JsonFields } from "./json-http.js";
+import { finishedCount } from "../../../../model/job.js";
+import type { Submission } from "../../../../model/job-input.js";
+import { PLACEHOLDER } from "../../../../model/recipe.js";
+import type { STATUSES } from "../../messages.js";
+import { logDirectory } from "../fuq-task.js";
+import { badRequest, HttpError, type JsonFields } from "./json-http.js";
+
+type Status = (typeof STATUSES)[number];
 
 /** Performs an operation of the broker, with the role of the client. */
 export type PerformOperation = <Name extends OperationName>(
@@ -18,7 +24,7 @@ const MAX_TASKS = 10_000;
 const PAGE = 1_000;
 
 interface JobTaskStatus {
-  readonly Description: Description;
+  readonly Description: object;
   readonly TasksFinished: number;
   readonly TasksPending: number;
   readonly TasksRunning: readonly number[];
@@ -64,7 +70,7 @@ async function jobs(ask: PerformOperation, status: string): Promise<JobView[]> {
 async function taskStatus(ask: PerformOperation, job: JobView): Promise<JobTaskStatus> {
   const { succeeded, waiting, running, failed } = job.counters;
   return {
-    Description: describeJob(job, statusOf(job)),
+    Description: describeJob(job),
     TasksFinished: succeeded,
     TasksPending: waiting,
     TasksRunning: running === 0 ? [] : await numbers((from) => ask("running", { job: job.id, from, limit: PAGE })),
@@ -143,4 +149,65 @@ export async function jobClear(ask: PerformOperation): Promise<object> {
     }
   }
   return {};
+}
+
+// Jobs in fuq's terms
+
+function describeJob(job: JobView) {
+  const { id, name, count, recipe } = job;
+  const { dir, log } = recipe;
+  const working_dir = typeof dir === "string" ? dir : "";
+  return {
+    job_id: id,
+    name,
+    num_tasks: count,
+    working_dir,
+    logging_dir: log === undefined ? "" : logDirectory(working_dir, log),
+    command: programOf(recipe) ?? recipe.summary,
+    status: statusOf(job),
+  };
+}
+
+/** The program of a job as fuq has them: it gets the number of its task and nothing else. */
+function programOf(recipe: JobView["recipe"]): string | undefined {
+  const [program, number, ...more] = ("argv" in recipe ? recipe.argv : undefined) ?? [];
+  return typeof program === "string" && number === "{#}" && more.length === 0 ? program : undefined;
+}
+
+/** What the tasks of a job that was queued here are, for every worker. */
+function submissionOf(given: JsonFields): Submission {
+  const name = given.text("name");
+  const command = given.text("command");
+  const dir = given.text("working_dir");
+  const logs = given.text("logging_dir");
+  const count = given.integer("num_tasks");
+  if (name === "" || command === "" || dir === "" || count < 1) throw badRequest();
+  // What stands for something else in a recipe would not arrive as it was written.
+  if (PLACEHOLDER.test(command + name + logs))
+    throw new HttpError(400, "400 bad request: placeholders such as {} and {#} are not taken");
+  const log = logs === "" ? {} : { log: join(logs, `${name}_{#}.log`) };
+  return {
+    name,
+    count,
+    recipe: { kind: "command", argv: [command, "{#}"], placeholders: true, dir, ...log },
+    held: given.text("status") === "paused",
+  };
+}
+
+/** A job of which something has run is running until it ends, whether or not something runs just now. */
+function statusOf({ state, counters }: Pick<JobView, "state" | "counters">): Status {
+  switch (state) {
+    case "held":
+      return "paused";
+    case "blocked":
+    case "waiting":
+      return finishedCount(counters) > 0 ? "running" : "waiting";
+    case "running":
+      return "running";
+    case "succeeded":
+    case "failed":
+      return "finished";
+    case "cancelled":
+      return "cancelled";
+  }
 }

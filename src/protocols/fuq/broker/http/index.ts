@@ -10,16 +10,16 @@ import { type RequiredRole, type Role, roleAllows } from "../../../../broker/acc
 import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { OPERATIONS, type OperationOutput, perform } from "../../../../broker/operations/index.js";
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
-import { JobId } from "../../../../model/ids.js";
+import { STATUSES, type Task } from "../../messages.js";
+import { upgradeToWebSocket } from "../web-socket.js";
 import { jobClear, jobList, jobNew, jobState, type PerformOperation } from "./client-jobs.js";
 import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
 import { badRequest, HttpError, JsonFields, readJsonBody, sendError, sendJson } from "./json-http.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
-import type { PollAnswer, PollSource } from "./pending-polls.js";
 import { PollingWorker } from "./polling-worker.js";
-import { Upgrades } from "./upgrade.js";
+import type { PollAnswer, PollSource } from "./polls.js";
 
-export interface FuqHttpContext extends ListenerContext {
+interface FuqHttpContext extends ListenerContext {
   readonly auth: Auth;
   readonly info: BrokerInfo;
 }
@@ -31,18 +31,10 @@ const MAX_TAGS = 100;
 const MAX_PROCESSORS = 65_535;
 
 /** What a polling worker is answered when it is to stop. */
-const STOP = [
-  {
-    task: -1,
-    job_id: 0,
-    name: "::stop::",
-    num_tasks: 0,
-    working_dir: "",
-    logging_dir: "",
-    command: "",
-    status: "waiting",
-  },
-] as const;
+const STOP = {
+  task: -1,
+  job: { jobId: 0, name: "::stop::", numTasks: 0, workingDir: "", loggingDir: "", command: "", status: 0 },
+};
 
 type RequestHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
@@ -52,14 +44,12 @@ export class FuqHttp {
   /** For as long as the node is known. */
   readonly #polling = new WeakMap<FuqNode, PollingWorker>();
   readonly #postHandlers: ReadonlyMap<string, RequestHandler>;
-  readonly #upgrades: Upgrades;
 
   constructor(context: FuqHttpContext) {
     const { core } = context;
     const nodes = new Nodes(core);
     this.#context = context;
     this.#nodes = nodes;
-    this.#upgrades = new Upgrades(context, (request) => this.#nodeOf(request));
     this.#postHandlers = new Map<string, RequestHandler>([
       ["/hello", (request, response) => this.#hello(request, response)],
       ["/node/reauth", (request, response) => this.#reauth(request, response)],
@@ -80,7 +70,7 @@ export class FuqHttp {
 
   /** A WebSocket without a subprotocol, on its path. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    return this.#upgrades.upgrade(request, socket, head);
+    return upgradeToWebSocket(this.#context, (given) => this.#nodeOf(given), request, socket, head);
   }
 
   /** The worker whose cookie came along; refuses with 401 or 403, or where this connection may not come in at all. */
@@ -189,7 +179,7 @@ export class FuqHttp {
         response.once("close", () => {
           if (!response.writableFinished) worker.answerNotSent(work);
         });
-        sendJson(response, work === "stop" ? STOP : work);
+        sendJson(response, (work === "stop" ? [STOP] : work).map(taskJson));
       }
     };
   }
@@ -222,13 +212,15 @@ export class FuqHttp {
 }
 
 async function update(worker: PollingWorker, given: JsonFields, source: PollSource): Promise<PollAnswer> {
+  const newJob = given.object("newjob");
   const reported = {
-    job: JobId(given.integer("job_id")),
+    jobId: given.integer("job_id"),
     task: given.integer("task"),
     success: given.flag("success"),
     status: given.text("status"),
+    newJob: newJob === undefined ? null : { numProc: newJob.integer("nproc") },
   };
-  const work = await worker.update(reported, given.object("newjob")?.integer("nproc"), source);
+  const work = await worker.update(reported, source);
   // The original knows ::stop:: only as the answer to /job/request; here it would run it. It asks again after an empty answer.
   return work === "stop" ? [] : work;
 }
@@ -246,6 +238,17 @@ function nodeInfo(given: JsonFields): NodeInfo {
   if (info.tags.length > MAX_TAGS || info.nproc < 0 || info.nproc > MAX_PROCESSORS) throw badRequest();
   return info;
 }
+
+const taskJson = ({ task, job }: Task) => ({
+  task,
+  job_id: job.jobId,
+  name: job.name,
+  num_tasks: job.numTasks,
+  working_dir: job.workingDir,
+  logging_dir: job.loggingDir,
+  command: job.command,
+  status: STATUSES[job.status],
+});
 
 /** Aborted when nobody waits for the answer any more. */
 function closeSignal(response: ServerResponse): AbortSignal {

@@ -14,31 +14,21 @@ import { now } from "../../../../base/clock.js";
 import { LaboroError } from "../../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../../broker/core.js";
 import type { AttemptRange } from "../../../../dispatch/index.js";
-import { type JobId, SessionId } from "../../../../model/ids.js";
+import { JobId, SessionId } from "../../../../model/ids.js";
 import type { Job } from "../../../../model/job.js";
 import { DEFAULT_POOL } from "../../../../model/recipe.js";
 import { taskIndex } from "../../../../model/task-numbers.js";
-import { FUQ_WORKER } from "../foreman-tasks.js";
-import { nameOf } from "../fuq-task.js";
-import { outcomeOf, recordOutcome } from "../task-outcome.js";
+import { pairKey, pairOf, type Update } from "../../messages.js";
+import { FUQ_WORKER, outcomeOf, recordOutcome } from "../fuq-task.js";
 import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
-import { PendingPolls, type PollAnswer, type PollSource } from "./pending-polls.js";
-import { type PolledTask, PolledTasks } from "./polled-tasks.js";
+import { PendingPolls, type PollAnswer, type PolledTask, PolledTasks, type PollSource } from "./polls.js";
 
 /** Longer than the longest pause of the original between two tries to connect, which is five minutes. */
 export const GRACE_MS = 6 * 60_000;
 
 /** TCP keep-alive for a worker that is silent for so long. */
 const KEEP_ALIVE_MS = 30_000;
-
-export interface TaskUpdate {
-  readonly job: JobId;
-  /** Its number. */
-  readonly task: number;
-  readonly success: boolean;
-  readonly status: string;
-}
 
 export class PollingWorker implements WorkerPort {
   readonly #core: Core;
@@ -66,7 +56,7 @@ export class PollingWorker implements WorkerPort {
   #newTasks(): PolledTasks {
     const slots = (taken: number): number =>
       taken + Math.min(this.#polls.wantedTasks, Math.max(0, this.#slots - taken));
-    return new PolledTasks({ core: this.#core, port: this, polls: this.#polls, slots });
+    return new PolledTasks(this.#core, this, this.#polls, slots);
   }
 
   /** Waits until there is something for it to do, or nobody waits for the answer any more. */
@@ -84,15 +74,15 @@ export class PollingWorker implements WorkerPort {
   }
 
   /** Resolves when the result is on disk and, where it asks for more, there is something to do. */
-  async update(update: TaskUpdate, nproc: number | undefined, source: PollSource): Promise<PollAnswer> {
+  async update(update: Update, source: PollSource): Promise<PollAnswer> {
     await this.#attachSocket(source.socket);
     const held = await this.#findTask(update);
-    const next = nproc === undefined ? undefined : this.#addPoll(nproc, source);
+    const next = update.newJob === null ? [] : this.#addPoll(update.newJob.numProc, source);
     const recorded = held === undefined ? undefined : this.#record(held, update);
     this.#returnMissing();
     this.#tasks.publishSlots();
     await recorded;
-    return next ?? [];
+    return next;
   }
 
   #addPoll(nproc: number, source: PollSource): Promise<PollAnswer> {
@@ -127,14 +117,15 @@ export class PollingWorker implements WorkerPort {
     return this.#tasks.claimedCount + this.#polls.wantedTasks - this.#slots;
   }
 
-  async #findTask({ job, task }: TaskUpdate): Promise<PolledTask | undefined> {
+  async #findTask(update: Update): Promise<PolledTask | undefined> {
+    const job = JobId(update.jobId);
     const found = await this.#core.storedJob(job);
-    const index = found && taskIndex(found, task);
+    const index = found && taskIndex(found, update.task);
     if (index === undefined) throw new HttpError(500);
-    return this.#tasks.get(nameOf(job, task)) ?? this.#tasks.reclaim(job, index);
+    return this.#tasks.get(pairKey(update)) ?? this.#tasks.reclaim(job, index);
   }
 
-  #record(held: PolledTask, update: TaskUpdate): Promise<void> {
+  #record(held: PolledTask, update: Update): Promise<void> {
     this.#tasks.remove(held);
     // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
     this.#tasks.publishSlots();
@@ -187,7 +178,7 @@ export class PollingWorker implements WorkerPort {
   /** An answer could not be sent: it does not have these. */
   answerNotSent(work: PollAnswer): void {
     if (work === "stop") return;
-    this.#tasks.giveBack(work.flatMap(({ job_id: job, task }) => this.#tasks.get(nameOf(job, task)) ?? []));
+    this.#tasks.giveBack(work.flatMap((task) => this.#tasks.get(pairKey(pairOf(task))) ?? []));
   }
 
   // Calls of the core
@@ -207,7 +198,7 @@ export class PollingWorker implements WorkerPort {
     if (slots === "now") throw new LaboroError("LABORO_NOT_SUPPORTED", "a polling worker cannot be stopped now");
     this.#slotsToStop += slots;
     if (this.#slotsToStop >= this.#slots) this.stop();
-    else for (const poll of [...this.#polls].slice(0, slots)) poll.answer([]);
+    else for (const poll of this.#polls.newestFirst.slice(0, slots)) poll.answer([]);
     this.#tasks.publishSlots();
   }
 

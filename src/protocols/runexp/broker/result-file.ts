@@ -1,11 +1,10 @@
-/** A `.res` file that is being written: it appears whole and on disk, or not at all. */
+/** A `.res` file that is being written: it appears whole and on disk, or not at all. Where it cannot be written, its methods throw. */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { errnoOf } from "../../../base/errors.js";
 import { writeFailure, writeFully } from "../../../base/files/durable.js";
-import type { ResultFile } from "../broker/experiments.js";
-import { bytesOf, displayPath } from "./folder.js";
+import { bytesOf, displayName } from "../messages.js";
 
 const sync = promisify(fs.fsync);
 
@@ -16,7 +15,7 @@ export interface ResFileOptions {
   readonly drafts: string;
 }
 
-export class ResFile implements ResultFile {
+export class ResFile {
   static #count = 0;
   readonly #outputs: string;
   readonly #path: string;
@@ -42,6 +41,7 @@ export class ResFile implements ResultFile {
     }
   }
 
+  /** Resolves when all of it is on disk, still out of sight. */
   async sync(): Promise<void> {
     this.write(Buffer.alloc(0));
     try {
@@ -51,6 +51,7 @@ export class ResFile implements ResultFile {
     }
   }
 
+  /** Gives it its name: from now on it is the result. */
   publish(): void {
     this.#close();
     const [from, to] = [bytesOf(this.#draft), bytesOf(this.#path)];
@@ -68,7 +69,7 @@ export class ResFile implements ResultFile {
     }
   }
 
-  /** The names of new folders must be on disk too. */
+  /** Resolves when its name is on disk too, and those of new folders. */
   async syncName(): Promise<void> {
     const top = this.#newFolder ? this.#outputs : dirname(this.#path);
     try {
@@ -93,6 +94,6 @@ export class ResFile implements ResultFile {
   }
 
   #failure(cause: unknown): Error {
-    return writeFailure(cause, `cannot write ${displayPath(this.#path)}`);
+    return writeFailure(cause, `cannot write ${displayName(this.#path)}`);
   }
 }

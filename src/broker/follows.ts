@@ -1,0 +1,310 @@
+/**
+ * Clients that follow a job. Each gets every task that ends, once, with its small output, then the job's end. Ended tasks come from the
+ * commits of this broker, out of memory. From the store come those that ended before, at another broker, or faster than the client took
+ * them: then what waits in memory is dropped, so a slow client costs a bounded amount of it.
+ *
+ *   reading   ended tasks that the client does not have are read from the store; what is committed meanwhile waits
+ *   live      tasks are sent as their results are committed
+ *   ended     the job has ended and all of its tasks were sent; nothing follows
+ *
+ * A client that comes back names the tasks that it has. So no position in a log has to be kept, and another broker of the group can go on.
+ */
+import { asLaboroError, LaboroError } from "../base/errors.js";
+import { STARTED } from "../dispatch/state.js";
+import { EndedTasks } from "../model/ended-tasks.js";
+import type { Attempt, JobId, TaskIndex } from "../model/ids.js";
+import { type Counters, finishedCount, type Job, type JobEnd } from "../model/job.js";
+import type { TaskResult } from "../model/outcome.js";
+import type { EndedTask, JobProgress, RunningTask } from "../model/progress.js";
+import type { Ranges } from "../model/ranges.js";
+import type { OutputChunk, Write, WriteResult } from "../model/store.js";
+import { taskNumber } from "../model/task-numbers.js";
+import type { Core } from "./core.js";
+import type { EventBody } from "./events.js";
+
+/** Tasks sent to a client that it has not taken. */
+export const FOLLOW_WINDOW = 1_000;
+/** Ended tasks that wait in memory for one client, and the bytes of their output. */
+const QUEUE_LIMIT = 1_000;
+const QUEUE_BYTES = 512 * 1024;
+const PAGE = 250;
+/** Tasks that run at other brokers are looked for this often. No event says that they have started. */
+const PEERS_MS = 500;
+
+export interface FollowOptions {
+  readonly job: JobId;
+  /** Tasks that the client has. */
+  readonly has: Ranges;
+  /** False: only the end of the job is reported. */
+  readonly tasks: boolean;
+  /** Report tasks that run and have output, too. */
+  readonly live: boolean;
+  readonly send: (progress: JobProgress) => void;
+  /** It ends, with an error or because the job has ended. */
+  readonly onEnd: (error?: LaboroError) => void;
+}
+
+export class Follows {
+  readonly #core: Core;
+  readonly #byJob = new Map<JobId, Set<Follow>>();
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  follow(options: FollowOptions): Follow {
+    const { job } = options;
+    const followers = this.#byJob.get(job) ?? new Set();
+    this.#byJob.set(job, followers);
+    const follow = new Follow(this.#core, options, () => {
+      followers.delete(follow);
+      if (followers.size === 0 && this.#byJob.get(job) === followers) this.#byJob.delete(job);
+    });
+    followers.add(follow);
+    void follow.begin();
+    return follow;
+  }
+
+  committed(writes: readonly Write[], results: readonly WriteResult[]): void {
+    if (this.#byJob.size === 0) return;
+    const cancels = new Set<JobId>();
+    for (const write of writes) if (write.op === "cancel") cancels.add(write.job);
+    for (const [i, write] of writes.entries()) {
+      if (write.op !== "settle") continue;
+      const followers = this.#byJob.get(write.job);
+      const result = results[i];
+      if (followers === undefined || (result?.op === "settle" && result.lost)) continue;
+      // The store may have recorded some of them as cancelled.
+      if (cancels.has(write.job)) for (const follow of followers) follow.readAgain();
+      else for (const follow of followers) follow.add(write.results);
+    }
+  }
+
+  onEvent(event: EventBody): void {
+    if (!("job" in event)) return;
+    for (const follow of this.#byJob.get(event.job) ?? []) follow.onEvent(event);
+  }
+
+  /** Output of a running task was stored. */
+  outputStored(chunk: OutputChunk): void {
+    for (const follow of this.#byJob.get(chunk.job) ?? []) follow.addRunning([chunk]);
+  }
+}
+
+export class Follow {
+  readonly #core: Core;
+  readonly #options: FollowOptions;
+  readonly #remove: () => void;
+  readonly #sent: EndedTasks;
+  /** Tasks, with their attempts, that were announced as running. */
+  readonly #announced = new Map<TaskIndex, Attempt>();
+  #queue: TaskResult[] = [];
+  /** Since the queue was last empty. */
+  #queuedBytes = 0;
+  #running: RunningTask[] = [];
+  #credit = FOLLOW_WINDOW;
+  /** The store has tasks that are neither sent nor in the queue. */
+  #behind = true;
+  #reading = true;
+  #scheduled = false;
+  #counters: Counters | undefined;
+  #held: boolean | undefined;
+  #ended: JobEnd | undefined;
+  #job: Job | undefined;
+  #over = false;
+  #unwatch: () => void;
+  #peerTimer: NodeJS.Timeout | undefined;
+
+  constructor(core: Core, options: FollowOptions, remove: () => void) {
+    this.#core = core;
+    this.#options = options;
+    this.#remove = remove;
+    this.#sent = new EndedTasks(options.has);
+    this.#unwatch = core.jobs.endWatchers.watch(options.job, (end) => this.#jobEnded(end));
+  }
+
+  async begin(): Promise<void> {
+    const { job: id, tasks, live } = this.#options;
+    const { state, store, jobs } = this.#core;
+    try {
+      const open = state.jobs.get(id);
+      this.#job = open?.job ?? (await store.job(id));
+      if (this.#job === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no job ${id}`);
+      this.#ended ??= open === undefined ? this.#job.ended?.state : undefined;
+      if (this.#ended === undefined) await this.#core.loadJobs([id]);
+    } catch (cause) {
+      this.end(asLaboroError(cause));
+      return;
+    }
+    if (this.#over) return;
+    const counters = jobs.countersOf(id) ?? this.#job.counters;
+    const held = state.jobs.get(id)?.held ?? false;
+    if (tasks) {
+      this.#counters ??= counters;
+      if (held) this.#held ??= true;
+    }
+    this.#behind = tasks && (store.shared || finishedCount(counters) > 0);
+    this.#reading = false;
+    if (live && this.#ended === undefined) {
+      this.#announceRunning();
+      if (this.#core.peers !== undefined) this.#watchPeers();
+    }
+    this.#flush();
+  }
+
+  /** The client has taken so many tasks. */
+  credit(tasks: number): void {
+    this.#credit = Math.min(FOLLOW_WINDOW, this.#credit + tasks);
+    this.#schedule();
+  }
+
+  add(results: readonly TaskResult[]): void {
+    if (!this.#options.tasks) return;
+    for (const result of results) {
+      this.#queue.push(result);
+      if (result.output !== undefined) this.#queuedBytes += result.outputBytes;
+    }
+    if (this.#queue.length > QUEUE_LIMIT || this.#queuedBytes > QUEUE_BYTES) this.readAgain();
+    this.#schedule();
+  }
+
+  readAgain(): void {
+    if (!this.#options.tasks) return;
+    this.#queue = [];
+    this.#queuedBytes = 0;
+    this.#behind = true;
+    this.#schedule();
+  }
+
+  onEvent(event: EventBody): void {
+    if (event.kind === "job-removed") {
+      this.end(new LaboroError("LABORO_NO_SUCH_JOB", `there is no job ${this.#options.job}`));
+      return;
+    }
+    if (!this.#options.tasks) return;
+    if (event.kind === "job-held" || event.kind === "job-released") this.#held = event.kind === "job-held";
+    if (event.kind === "tasks-ended") {
+      this.#counters = event.counters;
+      // At another broker: only the counters are known.
+      const listed = event.succeeded.length + event.failed.length + event.cancelled.length;
+      if (event.truncated && listed === 0) this.readAgain();
+    }
+    this.#schedule();
+  }
+
+  addRunning(tasks: readonly Pick<RunningTask, "index" | "attempt">[]): void {
+    if (!this.#options.live || this.#job === undefined) return;
+    for (const { index, attempt } of tasks) {
+      if (this.#announced.get(index) === attempt) continue;
+      this.#announced.set(index, attempt);
+      this.#running.push({ index, attempt, number: taskNumber(this.#job, index) });
+    }
+    if (this.#running.length > 0) this.#schedule();
+  }
+
+  end(error?: LaboroError): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#unwatch();
+    clearInterval(this.#peerTimer);
+    this.#remove();
+    this.#options.onEnd(error);
+  }
+
+  #jobEnded(end: JobEnd): void {
+    this.#ended = end;
+    // The ends at other brokers may not have been reported.
+    if (this.#core.store.shared) this.readAgain();
+    this.#schedule();
+  }
+
+  /** All changes of a turn go out together. */
+  #schedule(): void {
+    if (this.#scheduled || this.#reading || this.#over) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    if (this.#over || this.#reading) return;
+    if (this.#behind && this.#credit > 0) {
+      void this.#read();
+      return;
+    }
+    const now = this.#credit < this.#queue.length ? this.#queue.splice(0, this.#credit) : this.#queue;
+    if (now === this.#queue) {
+      this.#queue = [];
+      this.#queuedBytes = 0;
+    }
+    const isLast = this.#ended !== undefined && this.#queue.length === 0 && !this.#behind;
+    this.#send(now, isLast);
+    if (isLast) this.end();
+  }
+
+  async #read(): Promise<void> {
+    this.#reading = true;
+    this.#behind = false;
+    try {
+      let from: number | undefined = this.#sent.firstMissing(0);
+      while (from !== undefined && !this.#over) {
+        const page = await this.#core.store.results(this.#options.job, { from, limit: PAGE, withOutput: true });
+        const unsent = page.results.filter((one) => !this.#sent.has(one));
+        this.#send(unsent.slice(0, this.#credit), false);
+        if (this.#credit === 0 && (unsent.length > 0 || page.next !== undefined)) {
+          this.#behind = true;
+          break;
+        }
+        from = page.next === undefined ? undefined : this.#sent.firstMissing(page.next);
+      }
+    } catch (cause) {
+      this.end(asLaboroError(cause));
+    }
+    this.#reading = false;
+    this.#flush();
+  }
+
+  #send(results: readonly TaskResult[], isLast: boolean): void {
+    const job = this.#job;
+    if (this.#over || job === undefined) return;
+    const tasks: EndedTask[] = [];
+    for (const result of results) {
+      if (this.#sent.has(result)) continue;
+      this.#sent.add(result);
+      this.#announced.delete(result.index);
+      tasks.push({ ...result, number: taskNumber(job, result.index) });
+    }
+    this.#credit -= tasks.length;
+    const running = this.#running.length === 0 ? {} : { running: this.#running };
+    const counters = this.#counters === undefined ? {} : { counters: this.#counters };
+    const held = this.#held === undefined ? {} : { held: this.#held };
+    const ended = isLast && this.#ended !== undefined ? { ended: this.#ended } : {};
+    const progress: JobProgress = { tasks, ...running, ...counters, ...held, ...ended };
+    this.#running = [];
+    this.#counters = undefined;
+    this.#held = undefined;
+    if (tasks.length > 0 || Object.keys(progress).length > 1) this.#options.send(progress);
+  }
+
+  #announceRunning(): void {
+    for (const { first, attempt, tasks } of this.#core.state.jobs.get(this.#options.job)?.claims ?? [])
+      this.addRunning(
+        Array.from(tasks, (state, at) => ({ state, index: first + at, attempt })).filter(
+          ({ state }) => state === STARTED,
+        ),
+      );
+  }
+
+  #watchPeers(): void {
+    const ask = async (): Promise<void> => {
+      const input = { job: this.#options.job, from: 0, limit: PAGE };
+      const found = await this.#core.peers?.askAll<{ tasks: RunningTask[] }>("peer.running", input);
+      for (const { answer } of found ?? []) this.addRunning(answer.tasks);
+    };
+    const askAgain = (): void => void ask().catch(() => {});
+    this.#peerTimer = setInterval(askAgain, PEERS_MS);
+    askAgain();
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * Follows a batch to its end and reports each task that ends, once, also across restarts of the broker: a new client names the tasks that
+ * were reported.
+ */
+import type { Client } from "../../../client/client.js";
+import type { TakeOutput } from "../../../client/follow.js";
+import { EndedTasks } from "../../../model/ended-tasks.js";
+import type { JobEnd } from "../../../model/job.js";
+import type { JobProgress } from "../../../model/progress.js";
+import { rangesOf } from "../../../model/ranges.js";
+import type { OperationOutput } from "../views.js";
+import { groupsToPrint, type PrintableTask } from "./output-printer.js";
+import type { TaskCounts } from "./progress-bar.js";
+
+export interface BatchHandlers {
+  /** If it rejects because the broker disconnects, these tasks are reported again. */
+  onEnded(tasks: readonly PrintableTask[]): Promise<void>;
+  onProgress(progress: JobProgress): void;
+  readonly relay: TakeOutput;
+  /** Report when output was stored. */
+  readonly live: boolean;
+}
+
+export class BatchFollower {
+  readonly #job: number;
+  readonly #handlers: BatchHandlers;
+  readonly #reported: EndedTasks;
+  counters: TaskCounts = { succeeded: 0, failed: 0, cancelled: 0 };
+  /** Somebody holds the job. */
+  held = false;
+
+  /** Tasks that ended in an earlier run are not reported. */
+  constructor(job: number, endedBefore: ReadonlySet<number>, handlers: BatchHandlers) {
+    this.#job = job;
+    this.#reported = new EndedTasks(rangesOf([...endedBefore].sort((a, b) => a - b)));
+    this.#handlers = handlers;
+  }
+
+  /**
+   * Returns undefined if `stop` was aborted before the job ended. Rejects with LABORO_BROKER_GONE if the broker disconnects; call it again
+   * with a new client.
+   */
+  async waitForEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
+    const { live, relay, onProgress } = this.#handlers;
+    const options = { has: this.#reported.ranges, live, relay, reconnect: false, signal: stop };
+    try {
+      for await (const progress of client.follow(this.#job, options)) {
+        this.counters = progress.counters ?? this.counters;
+        this.held = progress.held ?? this.held;
+        onProgress(progress);
+        await this.#report(progress.tasks);
+        if (progress.ended !== undefined) return progress.ended;
+      }
+    } catch (cause) {
+      if (!stop.aborted) throw cause;
+    }
+    return this.#reportRest(client);
+  }
+
+  /** After an interrupt: what has ended by now. */
+  async #reportRest(client: Client): Promise<JobEnd | undefined> {
+    for (let from: number | undefined = 0; from !== undefined; ) {
+      const page: OperationOutput<"tasks"> = await client.ask("tasks", { job: this.#job, from });
+      await this.#report(page.tasks.filter((task) => !this.#reported.has(task)));
+      from = page.next;
+    }
+    const { state } = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
+    this.counters = (await client.ask("job", { job: this.#job })).counters;
+    return state;
+  }
+
+  async #report(tasks: readonly PrintableTask[]): Promise<void> {
+    for (const some of groupsToPrint(tasks)) {
+      await this.#handlers.onEnded(some);
+      for (const task of some) this.#reported.add(task);
+    }
+  }
+}

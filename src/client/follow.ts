@@ -1,0 +1,98 @@
+/** A job that a client follows, until it has ended. The link asks again after a lost connection, and names the tasks that came. */
+import { badInput, LaboroError } from "../base/errors.js";
+import { EndedTasks } from "../model/ended-tasks.js";
+import { JobId } from "../model/ids.js";
+import type { JobProgress } from "../model/progress.js";
+import type { Ranges } from "../model/ranges.js";
+import type { TaskOutput } from "../protocols/laboro/messages.js";
+import type { ClientLink } from "./link.js";
+
+/** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
+export type TakeOutput = (output: TaskOutput) => Promise<void>;
+
+export interface FollowOptions {
+  /** Tasks that are not wanted. */
+  readonly has?: Ranges;
+  /** False: only the end of the job is reported. True if absent. */
+  readonly tasks?: boolean;
+  /** Report tasks that run and have output, too. */
+  readonly live?: boolean;
+  /** Takes the output of a job submitted with `relay` that is not kept; twice, where it was not yet taken at a cut. */
+  readonly relay?: TakeOutput;
+  /** False: a lost connection is an error, LABORO_BROKER_GONE. True if absent. */
+  readonly reconnect?: boolean;
+  /** Rejects with LABORO_DEADLINE after this time. */
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Credit is given back for this many tasks together; the broker has several times as many under way. */
+const CREDIT_STEP = 250;
+/** Ranges that are named to the broker. What it sends twice is dropped here. */
+const MAX_RANGES = 50_000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Every end of a task once, in batches; the last one has `ended`. */
+export async function* followJob(
+  link: ClientLink,
+  job: number,
+  options: FollowOptions = {},
+): AsyncGenerator<JobProgress, void> {
+  const { tasks = true, live = false, relay, reconnect = true, signal, timeoutMs } = options;
+  checkTimeout(timeoutMs);
+  const known = new EndedTasks(options.has);
+  const waiting: { readonly progress: JobProgress; readonly sent: number }[] = [];
+  let failure: { readonly cause: unknown } | undefined;
+  let wake = (): void => {};
+  const fail = (cause: unknown): void => {
+    failure ??= { cause };
+    wake();
+  };
+  const follow = link.follow({
+    job: JobId(job),
+    request: () => ({
+      ...{ tasks, live },
+      has: known.ranges.slice(0, MAX_RANGES),
+      relay: relay !== undefined,
+    }),
+    ...{ relay, reconnect, onError: fail },
+    onProgress: (progress) => {
+      const unknown = progress.tasks.filter((task) => !known.has(task));
+      for (const task of unknown) known.add(task);
+      waiting.push({ progress: { ...progress, tasks: unknown }, sent: progress.tasks.length });
+      wake();
+    },
+  });
+  const onAbort = (): void => fail(signal?.reason);
+  const onTimeout = (): void =>
+    fail(new LaboroError("LABORO_DEADLINE", `job ${job} has not ended within ${timeoutMs} ms${link.whyNoAnswer()}`));
+  const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, Math.min(timeoutMs, MAX_TIMER_MS));
+  signal?.addEventListener("abort", onAbort);
+  if (signal?.aborted === true) onAbort();
+  let credit = 0;
+  try {
+    for (;;) {
+      const next = waiting.shift();
+      if (next === undefined) {
+        if (failure !== undefined) throw failure.cause;
+        await new Promise<void>((resolve) => (wake = resolve));
+        continue;
+      }
+      yield next.progress;
+      if (next.progress.ended !== undefined) return;
+      credit += next.sent;
+      if (credit < CREDIT_STEP) continue;
+      follow.credit(credit);
+      credit = 0;
+    }
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
+    follow.end();
+  }
+}
+
+export function checkTimeout(timeoutMs: number | undefined): void {
+  if (timeoutMs === undefined || (timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY)) return;
+  throw badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`);
+}

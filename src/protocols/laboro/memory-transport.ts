@@ -1,0 +1,124 @@
+/**
+ * Messages within one process: handed over as they are, without a socket and without bytes. What is sent together arrives as one batch,
+ * never from within the call that sent it. An open pair keeps the process running, as a socket does.
+ *
+ * What a caller of the SDK gave freely is checked and copied when it is sent, as on a socket: the input of an OPERATION, the bodies of
+ * REQUEST and REPLY. Everything else is laboro's own, and neither end changes it afterwards.
+ */
+import { decodeFrame, encodeFrame, readBack } from "./codec.js";
+import type { LinkMessage } from "./messages.js";
+import type { Transport, TransportEvents } from "./transport.js";
+
+/** The largest delay of a timer; it only keeps the process running. */
+const NEVER_MS = 2 ** 31 - 1;
+/** In one turn of the event loop. */
+const MAX_DELIVERIES = 16;
+/** What a message without bytes counts as. */
+const MESSAGE_BYTES = 64;
+
+let deliveries = 0;
+
+/** When the caller has returned. After many deliveries in one turn of the event loop, in the next: others wait for their turn, too. */
+function soon(deliver: () => void): void {
+  if (deliveries === 0) setImmediate(() => (deliveries = 0));
+  if (++deliveries <= MAX_DELIVERIES) process.nextTick(deliver);
+  else setImmediate(deliver);
+}
+
+/** Both ends of a link. Each gets a Connection. */
+export function memoryPair(): [MemorySocket, MemorySocket] {
+  const [near, far] = [new MemorySocket(), new MemorySocket()];
+  near.connectTo(far);
+  far.connectTo(near);
+  return [near, far];
+}
+
+export class MemorySocket implements Transport {
+  #peer: MemorySocket | undefined;
+  #events: TransportEvents | undefined;
+  #waiting: LinkMessage[] = [];
+  #bytes = 0;
+  #closing: { readonly code: number; readonly text: string } | undefined;
+  #scheduled = false;
+  readonly #deliverWaiting = (): void => this.#deliver();
+  #keepRunning: NodeJS.Timeout | undefined;
+
+  connectTo(peer: MemorySocket): void {
+    this.#peer = peer;
+  }
+
+  /** From now on messages are delivered. */
+  open(events: TransportEvents): this {
+    this.#events = events;
+    this.#keepRunning = setInterval(() => {}, NEVER_MS);
+    return this;
+  }
+
+  get bufferedBytes(): number {
+    return this.#bytes;
+  }
+
+  send(message: LinkMessage): void {
+    const [own, bytes] = owned(message);
+    this.#waiting.push(own);
+    this.#bytes += bytes;
+    this.#schedule();
+  }
+
+  /** Who is in the same process is never silent. */
+  startHeartbeat(): void {}
+
+  close(code: number, text: string): void {
+    this.#closing ??= { code, text };
+    this.#schedule();
+  }
+
+  terminate(): void {
+    this.#waiting = [];
+    this.#bytes = 0;
+    this.close(1006, "the connection ended without a goodbye");
+  }
+
+  release(): void {
+    clearInterval(this.#keepRunning);
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    soon(this.#deliverWaiting);
+  }
+
+  #deliver(): void {
+    this.#scheduled = false;
+    const [batch, bytes] = [this.#waiting, this.#bytes];
+    this.#waiting = [];
+    this.#bytes = 0;
+    const to = this.#peer === undefined ? undefined : this.#peer.#events;
+    if (batch.length > 0) to?.onBatch(batch, bytes);
+    if (this.#closing !== undefined) to?.onEnded(this.#closing.code, this.#closing.text);
+  }
+}
+
+/** The message as it is handed over, and about how many bytes it holds. Throws LABORO_BAD_INPUT. */
+function owned(message: LinkMessage): [LinkMessage, number] {
+  switch (message.type) {
+    case "OPERATION": {
+      const frame = encodeFrame([message]);
+      const [read = message] = decodeFrame(frame, "client");
+      return [read, frame.length];
+    }
+    case "REQUEST":
+    case "REPLY": {
+      const read = readBack(message);
+      return [{ ...read, body: Buffer.from(read.body) }, MESSAGE_BYTES + read.body.length];
+    }
+    case "OUTPUT":
+      // A view of the worker's buffer, which is used again before the broker has stored it.
+      return [{ ...message, bytes: Buffer.from(message.bytes) }, MESSAGE_BYTES + message.bytes.length];
+    case "RELAY":
+      return [message, MESSAGE_BYTES + message.bytes.length];
+    default:
+      return [message, MESSAGE_BYTES];
+  }
+}

@@ -1,0 +1,138 @@
+/** Messages over a WebSocket: frames, their limits, the heartbeat. */
+import type { RawData, WebSocket } from "ws";
+import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/errors.js";
+import { decodeFrame, type Sender, type SentBy } from "./codec.js";
+import type { ConnectionOptions } from "./connection.js";
+import { Heartbeat } from "./heartbeat.js";
+import type { LinkMessage } from "./messages.js";
+import { Outbox } from "./outbox.js";
+import type { Transport, TransportEvents } from "./transport.js";
+
+/** Bytes that may wait for a peer that reads slowly. */
+export const BUFFER_LIMIT = 64 * 1024 * 1024;
+
+export class SocketTransport implements Transport {
+  readonly #socket: WebSocket;
+  readonly #options: ConnectionOptions;
+  readonly #events: TransportEvents;
+  readonly #outbox = new Outbox((frame) => this.#transmit(frame));
+  readonly #heartbeat: Heartbeat;
+  #from: Sender;
+  #framesSent = 0;
+  #framesReceived = 0;
+  #fault: Error | undefined;
+  #released = false;
+
+  constructor(socket: WebSocket, options: ConnectionOptions, events: TransportEvents) {
+    this.#socket = socket;
+    this.#options = options;
+    this.#events = events;
+    this.#from = options.from;
+    this.#heartbeat = new Heartbeat({
+      sendBeat: () => this.#sendHeartbeat(),
+      onTimeout: () => events.onDead("nothing was heard for three heartbeats"),
+      sent: () => this.#framesSent,
+      received: () => options.transport?.bytesRead ?? this.#framesReceived,
+    });
+    socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
+    socket.on("error", (error) => this.#onSocketError(error));
+    socket.on("close", (code, reason) => this.#onSocketClose(code, reason.toString()));
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedAmount + this.#outbox.bytes;
+  }
+
+  send(message: LinkMessage): void {
+    this.#outbox.push(message);
+  }
+
+  startHeartbeat(intervalMs: number): void {
+    this.#heartbeat.start(intervalMs);
+  }
+
+  close(code: number, text: string): void {
+    this.#outbox.flush();
+    this.#socket.close(code, cutToReason(text));
+  }
+
+  /** No close frame: it would wait behind what the peer does not read. */
+  terminate(): void {
+    this.#socket.terminate();
+  }
+
+  release(): void {
+    this.#released = true;
+    this.#heartbeat.stop();
+    this.#outbox.clear();
+  }
+
+  #transmit(frame: Uint8Array): void {
+    const limit = this.#options.bufferLimit ?? BUFFER_LIMIT;
+    const unread = this.#socket.bufferedAmount;
+    if (unread > limit) {
+      this.#events.onDead(`${unread} bytes wait for a peer that does not read, the limit is ${limit}`);
+      return;
+    }
+    this.#framesSent++;
+    this.#socket.send(frame);
+  }
+
+  #sendHeartbeat(): void {
+    this.#options.traced?.sent(() => ({ name: "HEARTBEAT", fields: {} }));
+    this.#outbox.push({ type: "HEARTBEAT" });
+    this.#outbox.flush();
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    if (this.#released) return;
+    this.#framesReceived++;
+    let batch: readonly LinkMessage[];
+    try {
+      batch = this.#decode(data, isBinary);
+    } catch (cause) {
+      this.#events.onFault(isBinary ? 1007 : 1003, asLaboroError(cause));
+      return;
+    }
+    this.#events.onBatch(batch, (data as Uint8Array).length);
+  }
+
+  #decode(data: RawData, isBinary: boolean): SentBy[Sender][] {
+    if (!isBinary || !(data instanceof Uint8Array)) {
+      throw badMessage("a text frame, expected binary ones");
+    }
+    const batch = decodeFrame(data, this.#from, this.#options.frameLimit);
+    if (this.#from === "caller") this.#from = batch[0]?.type === "JOIN" ? "worker" : "client";
+    return batch;
+  }
+
+  /** The close event follows; where `ws` refused what came, it follows only after the peer's close frame. */
+  #onSocketError(fault: Error): void {
+    this.#fault = fault;
+    const errno = errnoOf(fault);
+    if (errno === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH") {
+      this.#events.onFault(1009, new LaboroError("LABORO_BODY_TOO_LARGE", fault.message, { cause: fault }));
+    } else if (errno?.startsWith("WS_ERR_") === true) {
+      this.#events.onFault(1002, badMessage(fault.message, fault));
+    }
+  }
+
+  #onSocketClose(code: number, text: string): void {
+    this.#events.onEnded(
+      code,
+      code === 1006 ? (this.#fault?.message ?? "the connection ended without a goodbye") : text,
+    );
+  }
+}
+
+/** The reason in a close frame has at most 123 bytes. */
+function cutToReason(text: string): string {
+  const bytes = Buffer.from(text);
+  // What is cut in the middle of a character becomes U+FFFD, three bytes.
+  return bytes.length <= 123
+    ? text
+    : bytes
+        .subarray(0, 120)
+        .toString()
+        .replace(/\ufffd+$/u, "");
+}
