@@ -1,5 +1,6 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
+import { openOnce } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
 import { apiOf, ask, codeOf, messageOf, openShop, post } from "./kit.js";
 
@@ -16,6 +17,7 @@ function raw(url: string, bytes: string | Buffer, end = true): Promise<string> {
 }
 
 describe("input that is not what it should be", () => {
+  const shop = openOnce(openShop);
   it.each([
     ["no JSON", "/jobs", { method: "POST", body: "{not json" }],
     ["JSON cut short", "/jobs", { method: "POST", body: '{"recipe":{"kind":"call","service":"x"' }],
@@ -63,7 +65,7 @@ describe("input that is not what it should be", () => {
     ["a wait for ever", "/events?waitMs=99999999", {}],
     ["an odd service time", "/services/x?timeoutMs=soon", { method: "POST", body: "x" }],
   ])("is refused, with what was expected: %s", async (_what, path, question) => {
-    const { broker } = await openShop();
+    const { broker } = shop();
     const api = apiOf(broker);
     const answer = await api(path, question);
     expect([answer.status, codeOf(answer)]).toEqual([400, "LABORO_BAD_INPUT"]);
@@ -73,14 +75,14 @@ describe("input that is not what it should be", () => {
   });
 
   it("says which value, what was expected and what came", async () => {
-    const { broker } = await openShop();
+    const { broker } = shop();
     const api = apiOf(broker);
     const answer = await api("/jobs", post({ recipe: TRUE, count: 0 }));
     expect(messageOf(answer)).toBe("count: expected a whole number from 1 to 1000000000, got 0");
   });
 
   it("that is not JSON by its own word is not read", async () => {
-    const { broker } = await openShop();
+    const { broker } = shop();
     const api = apiOf(broker);
     for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]) {
       const answer = await api("/jobs", { ...post({ recipe: TRUE }), headers: { "content-type": type } });
@@ -90,6 +92,7 @@ describe("input that is not what it should be", () => {
 });
 
 describe("addresses that are not there", () => {
+  const shop = openOnce(openShop);
   it.each([
     "/api/v1",
     "/api/v1/",
@@ -103,7 +106,7 @@ describe("addresses that are not there", () => {
     "/api/v1/status/",
     "//evil.example/",
   ])("are refused: %s", async (path) => {
-    const { broker } = await openShop();
+    const { broker } = shop();
     const said = await raw(
       broker.url,
       `GET ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${broker.token}\r\nconnection: close\r\n\r\n`,
@@ -115,7 +118,7 @@ describe("addresses that are not there", () => {
   });
 
   it("have methods of their own", async () => {
-    const { broker } = await openShop();
+    const { broker } = shop();
     const api = apiOf(broker);
     for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"])
       expect((await api("/status", { method })).status).toBe(404);

@@ -72,7 +72,9 @@ export class Visitor {
     for (const key of keys) await this.page.keyboard.press(key);
   }
 
+  /** With LABORO_PICTURES, for those who want to look at the page. */
   async shoot(name: string): Promise<void> {
+    if (process.env.LABORO_PICTURES === undefined) return;
     mkdirSync(SHOTS, { recursive: true });
     await this.page.screenshot({ path: join(SHOTS, `${name}.png`) });
   }

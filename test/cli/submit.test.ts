@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { openOnce } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
 import { openCliShop } from "./support/cli.js";
 
@@ -169,6 +170,8 @@ command = ["touch", "ready"]
     expect(jobs.map(({ name }) => name).sort()).toEqual(["echo {} there", "prepare.sh"]);
   });
 
+  const sharedShop = openOnce(openCliShop);
+
   it.each([
     ["[[task]]\nname = 'a'\ncommand = 'true'\nafter = ['b']", "waits for b, which is not there (LABORO"],
     [
@@ -180,7 +183,7 @@ command = ["touch", "ready"]
     ["name = 'x'", "at least one [[task]]"],
     ["[[task", "job.toml"],
   ])("refuses a file with a mistake in it, and submits nothing: %j", async (content, named) => {
-    const shop = await openCliShop();
+    const shop = sharedShop();
     const file = join(shop.dir, "job.toml");
     writeFileSync(file, content);
     const { code, stderr } = await shop.laboro(["submit", "--file", file]);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { openOnce } from "../support/at-end.js";
 import { until } from "../support/wait.js";
 import { openCliShop, sh } from "./support/cli.js";
 
@@ -19,6 +20,12 @@ describe("JOB.TASK", () => {
     expect((await shop.laboro(["status", "1"])).stdout).toMatch(/^1\.9 +w1 +running/m);
   });
 
+  const sharedShop = openOnce(async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { ...sh("true"), array: ARRAY } });
+    return shop;
+  });
+
   it.each([
     ["logs", "1.6", "6"],
     ["explain", "1.0", "0"],
@@ -27,9 +34,7 @@ describe("JOB.TASK", () => {
     ["cancel", "1.5-12", "5-12"],
     ["logs", "1.8-8", "8"],
   ])("that the job does not have is refused: %s %s", async (verb, selector, named) => {
-    const shop = await openCliShop();
-    await shop.client.submit({ recipe: { ...sh("true"), array: ARRAY } });
-    const { code, stderr } = await shop.laboro([verb, selector]);
+    const { code, stderr } = await sharedShop().laboro([verb, selector]);
     expect([code, stderr]).toEqual([1, `laboro: job 1 has tasks 5, 7, 9, not ${named} (LABORO_NO_SUCH_TASK)\n`]);
   });
 });

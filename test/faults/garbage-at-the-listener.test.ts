@@ -9,11 +9,12 @@ import { busySite, expectUnharmed, join, openLink, rawSocket, sendFrames } from 
 import { memoryOf } from "../support/process-table.js";
 import { mutation, SeededRandom } from "../support/random.js";
 import { TRUE } from "../support/recipes.js";
+import { scaled } from "../support/scale.js";
 import { sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
-const FRAMES = 2_000;
-const TASKS = 1_000;
+const FRAMES = scaled(500);
+const TASKS = scaled(300);
 const newSite = sites();
 
 const SEEDS: readonly (readonly (FromWorker | FromClient)[])[] = [
@@ -70,7 +71,7 @@ it("is not disturbed by random and mutated frames", async () => {
   const senders = Array.from({ length: 16 }, async () => {
     while (sent < FRAMES) {
       sent++;
-      const reason = await sendFrames(busy.site, [mutated(random)], 60);
+      const reason = await sendFrames(busy.site, [mutated(random)], "read");
       if (reason?.startsWith("LABORO_BAD_MESSAGE")) refused++;
     }
   });

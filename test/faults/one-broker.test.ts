@@ -9,7 +9,7 @@ import { type BrokerLaunch, type Site, sites, type WorkerLaunch } from "../suppo
 import { sleep, until } from "../support/wait.js";
 
 const TASKS = FULL ? 1_000 : 100;
-const ROUNDS = FULL ? 10 : 2;
+const ROUNDS = FULL ? 10 : 1;
 const DAY_MS = 86_400_000;
 const SLOTS = 2;
 const BROKER: BrokerLaunch = { heartbeatMs: 200 };

@@ -19,8 +19,8 @@ export const TEST_MS = FULL ? 600_000 : 120_000;
 /** Enough for a machine that has much else to do. */
 const DEADLINE_MS = TEST_MS / 3;
 /** Each is a job with a row of its own. */
-const MAX_SMALL_JOBS = 100;
-const POLL_MS = 5;
+const MAX_SMALL_JOBS = FULL ? 100 : 25;
+const POLL_MS = FULL ? 5 : 25;
 
 export interface FaultRow {
   readonly fault: string;

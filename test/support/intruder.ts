@@ -37,23 +37,30 @@ export function openLink(site: Site): Promise<WebSocket> {
   });
 }
 
-/** Sends frames on a link of its own, and gives the reason for which the broker closed it, if it did so in time. */
+/**
+ * Sends frames on a link of its own, and gives the reason for which the broker closed it, if it did so in time; or, with "read", before it
+ * answered a ping that follows the frames.
+ */
 export async function sendFrames(
   site: Site,
   frames: readonly Uint8Array[],
-  patienceMs = 200,
+  patience: number | "read" = 200,
 ): Promise<string | undefined> {
   const socket = await openLink(site);
   return new Promise((resolve) => {
-    const timer = setTimeout(() => {
+    const leave = (): void => {
       socket.terminate();
       resolve(undefined);
-    }, patienceMs);
+    };
+    const timer = patience === "read" ? undefined : setTimeout(leave, patience);
     socket.once("close", (_code, reason) => {
       clearTimeout(timer);
       resolve(reason.toString());
     });
     for (const frame of frames) socket.send(frame);
+    if (patience !== "read") return;
+    socket.once("pong", leave);
+    socket.ping();
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * Ten thousand workers and a job of a million tasks, made by a generator that sits where a protocol's session sits. What is measured is printed; what is held to
- * is what does not depend on the machine: how much is on the page, how much is asked, how much is answered.
+ * Ten thousand workers and a job of 200,000 tasks, made by a generator that takes the place of a protocol's session. Times are printed.
+ * Checked is what does not depend on the machine: how much is on the page, how much is asked, how much is answered.
  */
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -10,10 +10,10 @@ import { IDLE, joins, profile, quick } from "../crowd.js";
 import { Scene } from "../scene.js";
 import { PATIENCE_MS, Visitor } from "../visitor.js";
 
-const WORKERS = Number(process.env.LABORO_TEST_WORKERS ?? 10_000);
-const TASKS = Number(process.env.LABORO_TEST_TASKS ?? 1_000_000);
+const WORKERS = 10_000;
+const TASKS = 200_000;
 /** Of so many tasks one fails. */
-const FAILS = 5_000;
+const FAILS = 1_000;
 
 export function describeLarge(browser: () => Browser): void {
   let scene: Scene;
@@ -24,7 +24,7 @@ export function describeLarge(browser: () => Browser): void {
     await Promise.all(names.map((name) => joins(scene, profile(name), IDLE)));
     const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, canPrefetch: true });
     await joins(scene, swift, quick(scene, "quick", { failEvery: FAILS }));
-    const submitted = await scene.client.submit({ name: "a million", recipe: TRUE, count: TASKS });
+    const submitted = await scene.client.submit({ name: "many tasks", recipe: TRUE, count: TASKS });
     job = submitted.id;
     await submitted.wait();
   }, 300_000);
@@ -56,7 +56,7 @@ export function describeLarge(browser: () => Browser): void {
     await visitor.leave();
   });
 
-  it("a job of a million tasks is a picture, its failures a list; each answer is small", async () => {
+  it("a job of many tasks is a picture, its failures a list; each answer is small", async () => {
     const visitor = await Visitor.come(browser(), scene.broker);
     const { page } = visitor;
     await watchFrames(visitor);
@@ -68,11 +68,11 @@ export function describeLarge(browser: () => Browser): void {
     await visitor.go(`/ui/jobs/${job}`);
     const picture = page.getByRole("img", { name: /^Task map: cells \d/ });
     await picture.waitFor();
-    console.info(`a million tasks: seen after ${Math.round(performance.now() - began)} ms`);
-    await visitor.shoot("million-light");
+    console.info(`200,000 tasks: seen after ${Math.round(performance.now() - began)} ms`);
+    await visitor.shoot("large-light");
     const failed = Math.floor(TASKS / FAILS);
     expect(await page.locator(".chips").first().textContent()).toContain(`failed ${failed}`);
-    await page.getByRole("row", { name: /^5,000 .*exit 1/ }).waitFor();
+    await page.getByRole("row", { name: /^1,000 .*exit 1/ }).waitFor();
     await page.getByRole("grid", { name: "Tasks" }).focus();
     // To the end of what is known, again and again, until all are.
     await until(
@@ -87,9 +87,9 @@ export function describeLarge(browser: () => Browser): void {
     await picture.focus();
     await visitor.press("ArrowRight", "Enter");
     await visitor.sees(/^tasks 1 to 15,000 of/);
-    await page.getByRole("img", { name: /^Task map: tasks 3 failed, 14,997 succeeded/ }).waitFor();
+    await page.getByRole("img", { name: /^Task map: tasks 15 failed, 14,985 succeeded/ }).waitFor();
     expect(Math.max(...sizes)).toBeLessThan(200_000);
-    console.info(`a million tasks: ${await framesSeen(visitor)}, largest answer ${Math.max(...sizes)} bytes`);
+    console.info(`200,000 tasks: ${await framesSeen(visitor)}, largest answer ${Math.max(...sizes)} bytes`);
     await visitor.leave();
   });
 
@@ -107,7 +107,7 @@ export function describeLarge(browser: () => Browser): void {
     });
     const visitors = await Promise.all(Array.from({ length: 5 }, () => Visitor.come(browser(), scene.broker)));
     for (const visitor of visitors) await visitor.go("/ui/jobs");
-    await Promise.all(visitors.map((visitor) => visitor.sees("a million")));
+    await Promise.all(visitors.map((visitor) => visitor.sees("many tasks")));
     const [began, before] = [performance.now(), looks];
     const asked = () =>
       visitors.reduce((sum, visitor) => sum + visitor.asked.filter((one) => one === "GET /api/v1/jobs").length, 0);

@@ -122,10 +122,10 @@ describe("a runner", () => {
 
   it("ends when it has said that it goes, although the manager keeps the connection", async () => {
     const server = createServer({ allowHalfOpen: true }, (socket) => {
-      const answers = ["VERSIO 1.3", "ALIGI __defaulte__", undefined, "FINO"];
-      socket.on("data", () => {
-        const answer = answers.shift();
-        if (answer !== undefined) socket.write(answer);
+      // On a slow machine one read gives JES and PETO.
+      const answers = { SALUTON: "VERSIO 1.3", KOMPRENAS: "ALIGI __defaulte__", PETO: "FINO" };
+      socket.on("data", (bytes) => {
+        for (const [word, answer] of Object.entries(answers)) if (bytes.includes(word)) socket.write(answer);
       });
       socket.on("error", () => {});
       atEnd(() => void socket.destroy());

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { openOnce } from "../../support/at-end.js";
 import { until } from "../../support/wait.js";
 import { answerOne, dealer, type Literal, openScale0, req, type Scale0Shop, startedWorker } from "./kit.js";
 
@@ -8,6 +9,8 @@ const error = (code: number, about: RegExp, more: object = {}) => [
 ];
 
 describe("what cannot be understood", () => {
+  const sharedShop = openOnce(openScale0);
+
   it.each([
     ["nothing", [""], 400, /no command/],
     ["a command of nothing but bytes", [Buffer.alloc(65, 7)], 400, /65 bytes/],
@@ -24,9 +27,8 @@ describe("what cannot be understood", () => {
     ["a time that is none", ["PING", '{"time":"noon"}'], 400, /time/],
     ["what a client says", ["WORKREQUEST", '{"service":"x"}'], 400, /client port, tcp:/],
     ["what a broker says", ["PONG", "{}"], 400, /sent by brokers/],
-  ] as const)("is refused on the worker port: %s", async (_what, frames, code, why) => {
-    const shop = await openScale0();
-    const worker = dealer(shop.workers, "w1");
+  ] as const)("is refused on the worker port: %s", async (what, frames, code, why) => {
+    const worker = dealer(sharedShop().workers, what);
     await worker.sayFrames(...frames);
     expect(await worker.hear()).toEqual(error(code, why));
     expect((await worker.ask("CONNECT", {}))[0]).toBe("CONFIG");
@@ -38,9 +40,8 @@ describe("what cannot be understood", () => {
     ["a request without a service", ["WORKREQUEST", "{}"], 400, /service/],
     ["what a worker says", ["CONNECT", "{}"], 400, /worker port, tcp:/],
     ["the prototype's words", ["READY", "a,b"], 501, /worker port/],
-  ] as const)("is refused on the client port: %s", async (_what, frames, code, why) => {
-    const shop = await openScale0();
-    const client = dealer(shop.clients, "c1");
+  ] as const)("is refused on the client port: %s", async (what, frames, code, why) => {
+    const client = dealer(sharedShop().clients, what);
     await client.sayFrames(...frames);
     const [command, json, ...rest] = (await client.hearFrames()).filter((frame) => frame.length > 0);
     expect([command?.toString(), JSON.parse(json?.toString() ?? ""), ...rest]).toEqual(error(code, why));

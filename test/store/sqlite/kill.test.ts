@@ -37,8 +37,8 @@ it("has every batch it acknowledged, each batch whole or not at all, and reports
   let lost = 0;
   let checked = 0;
   for (let round = 0; round < ROUNDS; round++) {
-    const size = 1 + Math.floor(Math.random() * 200);
-    const lines = 1 + Math.floor(Math.random() * 120);
+    const size = 1 + Math.floor(Math.random() * 100);
+    const lines = 1 + Math.floor(Math.random() * 60);
     const { job, next } = await killAfter(dir, size, lines);
     expect(next).toBeGreaterThan(0);
 
