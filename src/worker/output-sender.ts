@@ -110,6 +110,11 @@ export class OutputSender {
     return size === 0 ? { outputBytes: 0 } : { outputBytes: size, output: parts };
   }
 
+  /** The attempt was dropped while it runs: what is held of it is not sent. Another store may give the same attempt again meanwhile. */
+  drop(attempt: AttemptOutput): void {
+    this.#held.delete(attempt);
+  }
+
   /** Output of an attempt that ended in an earlier process. */
   resumeEnded(task: TaskRef, output: OutputBuffer): void {
     this.#open(task, output, undefined);

@@ -315,6 +315,7 @@ export class WorkerTasks {
     for (const running of this.#running) {
       if (running.endAction === "drop" || attemptKey(running.task) !== attemptKey(task)) continue;
       running.endAction = "drop";
+      this.#outputSender.drop(running.output);
       running.run.stop(this.#cancelGraceMs);
     }
   }
