@@ -23,7 +23,7 @@ function join(name) {
       link.send({
         type: "JOIN",
         version: LINK_VERSION,
-        worker: randomUUID(),
+        secret: randomUUID(),
         session: randomUUID(),
         name,
         total: { slots: Number(slots) },

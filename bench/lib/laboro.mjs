@@ -2,7 +2,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { startBroker } from "../../dist/entries/broker.js";
 import { connect } from "../../dist/entries/client.js";
+import { startWorker } from "../../dist/entries/worker.js";
 import { removeFolder, start, startModule, temporaryFolder } from "./children.mjs";
 import { profileArguments } from "./profile.mjs";
 
@@ -53,13 +55,7 @@ export async function startLaboro(more = []) {
     echoWorker: (slots) => add(startModule(ECHO, [url, token, String(slots)], profileArguments("worker"))),
     /** One process with the links of so many workers, which report each task as done when it arrives. */
     crowd: (count, slots = 1) => add(startModule(CROWD, [url, token, String(count), String(slots)]), count),
-    /** Submits, waits for the end, throws unless all tasks succeeded. */
-    async run(submission) {
-      const job = await client.submit(submission);
-      const end = await job.wait();
-      if (end !== "succeeded") throw new Error(`job ${job.id} ${end}`);
-      return job;
-    },
+    run: (submission) => run(client, submission),
     /** Checks that all tasks of a job are recorded; not part of the measured time. */
     async verify(job, count) {
       const { counters } = await job.info();
@@ -72,4 +68,29 @@ export async function startLaboro(more = []) {
       removeFolder(dir);
     },
   };
+}
+
+/** Broker, worker and client in this process: no socket between them. */
+export async function startInProcess(slots) {
+  const dir = temporaryFolder("in-process");
+  const broker = await startBroker({ dir });
+  const worker = startWorker({ broker, slots, services: { nothing: () => undefined } });
+  const client = await connect({ broker });
+  return {
+    run: (submission) => run(client, submission),
+    async stop() {
+      client.close();
+      await worker.stop();
+      await broker.stop();
+      removeFolder(dir);
+    },
+  };
+}
+
+/** Submits, waits for the end, throws unless all tasks succeeded. */
+async function run(client, submission) {
+  const job = await client.submit(submission);
+  const end = await job.wait();
+  if (end !== "succeeded") throw new Error(`job ${job.id} ${end}`);
+  return job;
 }
