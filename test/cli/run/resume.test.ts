@@ -180,7 +180,7 @@ describe("laboro run, interrupted", () => {
 
   it("stops tasks at the second Ctrl-C, on a terminal, where it draws a bar", async () => {
     const place = openPlace();
-    const terminal = place.begin(["run", "--jobs", "2", "echo $$ >> pids; sleep 60", ":::", "a", "b", "c"], true);
+    const terminal = place.begin(["run", "--jobs", "2", ": {}; echo $$ >> pids; sleep 60", ":::", "a", "b", "c"], true);
     await until("two run", () => place.lines("pids").length >= 2);
     terminal.child.stdin?.write("\x03");
     await until("the first is heard", () => terminal.output().includes("running tasks may finish"));
