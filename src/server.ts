@@ -202,7 +202,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
   }
 }
 
-/** Resolves after some time, which can be set anew. */
+/** Resolves after a time that can be changed meanwhile. */
 class Later {
   readonly due: Promise<void>;
   #resolve = (): void => {};

@@ -65,7 +65,7 @@ export class MemorySocket implements Transport {
     this.#schedule();
   }
 
-  /** Who is in the same process is never silent. */
+  /** A peer in the same process needs no heartbeat. */
   startHeartbeat(): void {}
 
   close(code: number, text: string): void {

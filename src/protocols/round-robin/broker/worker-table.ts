@@ -1,5 +1,5 @@
 /**
- * The worker table of the server: who has registered, with how many slots, and who is set aside. A worker whose connection or heartbeats are
+ * The worker table of the server: the registered workers, their slots, and which of them are set aside. A worker whose connection or heartbeats are
  * gone is out of the table at once, but its slots are remembered: an original never registers twice by itself, so it comes back with its
  * next message. They are kept with the jobs, too: a broker that was started again must know its workers. A worker that went without
  * DEREGISTER has a new identity when it is back, and is forgotten after a while.

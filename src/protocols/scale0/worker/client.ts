@@ -159,7 +159,7 @@ export class Scale0Client {
 
   #openLink(url: string): Promise<Scale0Link> {
     const { identity, curve } = this.#options;
-    // The broker forgets who was at the other end, and with it the requests.
+    // The broker forgets the connection, and its requests with it.
     const reconnectTimeoutMs = 0;
     return Scale0Link.open({ url, identity, curve, connectTimeoutMs: this.#connectTimeoutMs, reconnectTimeoutMs });
   }

@@ -185,8 +185,7 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
 }
 
 /**
- * All workers that speak fuq are stopped. The broker goes on: it may have work of others, and who has fuq's password is not its
- * operator.
+ * Stops all workers that speak fuq. The broker goes on: it may have other work, and a holder of fuq's password is not its operator.
  */
 export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
   for (const node of await nodes.all()) node.stopping = true;
