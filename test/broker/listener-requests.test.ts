@@ -39,6 +39,10 @@ describe("--protocol", () => {
     expect(() => parseListener(text)).toThrow(expect.objectContaining({ code: "LABORO_BAD_INPUT" }));
   });
 
+  it("says that all takes no address", () => {
+    expect(() => parseListener("all=127.0.0.1:0")).toThrow(/^all takes no address: name each protocol/);
+  });
+
   it("is not opened to other machines unless that is said, nor twice", () => {
     const wide = parseListener("fuq=0.0.0.0");
     expect(() => checkListeners(wide, false)).toThrow(/no authentication/);

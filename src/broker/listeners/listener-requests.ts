@@ -31,6 +31,8 @@ export function parseListener(text: string): readonly ListenerRequest[] {
   if (name === "all" && address === undefined)
     return LISTENER_NAMES.map((one) => ({ name: one, ...defaultAddress(one) }));
   const known = LISTENER_NAMES.find((one) => one === name);
+  if (name === "all")
+    throw badInput("all takes no address: name each protocol with its own, as in runexp=127.0.0.1:5433");
   if (known === undefined) {
     throw badInput(`there is no protocol ${name}: ${LISTENER_NAMES.join(", ")} or all`);
   }
