@@ -29,11 +29,41 @@ const startFiles = {
   },
 };
 
+/** Other characters are escaped: V8 keeps a text with one of them in twice the memory, and takes longer for it. */
+const ascii = {
+  name: "ascii",
+  generateBundle(_options, bundle) {
+    for (const chunk of Object.values(bundle)) {
+      if (chunk.type !== "chunk") continue;
+      if (/\\[^\0-\x7f]/.test(chunk.code)) throw new Error(`${chunk.fileName}: an escaped character that is not ASCII`);
+      chunk.code = chunk.code.replaceAll(/[^\0-\x7f]/g, escapeUnit);
+    }
+  },
+};
+
+const escapeUnit = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** required.json: for each file that is loaded by itself, all that it requires, see src/cli/lib/load-bundle.ts. */
+const requiredFiles = {
+  name: "required-files",
+  generateBundle(_options, bundle) {
+    const filesOf = (fileName, found = new Set()) => {
+      if (found.has(fileName) || bundle[fileName] === undefined) return found;
+      found.add(fileName);
+      for (const required of bundle[fileName].imports) filesOf(required, found);
+      return found;
+    };
+    const loaded = Object.values(bundle).filter(({ isEntry, isDynamicEntry }) => isEntry || isDynamicEntry);
+    const lists = loaded.map(({ fileName }) => [`./${fileName}`, [...filesOf(fileName)].map((name) => `./${name}`)]);
+    this.emitFile({ type: "asset", fileName: "required.json", source: JSON.stringify(Object.fromEntries(lists)) });
+  },
+};
+
 export default defineConfig({
   logLevel: "warn",
   ssr: { noExternal: true, external: UNBUNDLED },
   resolve: { alias: [PLAIN_MSGPACKR] },
-  plugins: [startFiles],
+  plugins: [startFiles, requiredFiles, ascii],
   build: {
     ssr: true,
     outDir: "dist/bundle",

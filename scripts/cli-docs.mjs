@@ -28,6 +28,7 @@ has its number there, in a list its place from 1. A range selects the tasks that
 | \`status JOB\` | the operation \`job\` |
 | \`status JOBS\`, \`wait\` | \`{jobs}\`, each as the operation \`job\` has it |
 | \`explain\`, \`workers\`, \`services\` | the operation of that name |
+| \`schedule\` | \`{schedules}\`, as the operation has them; \`show\`, \`add\`, \`edit\`: the operation \`schedule\`; \`run\`: \`{job}\` |
 | \`doctor\` | \`{checks: [{state, message, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
 
 **The broker** is the one that \`--broker\` names, else the one whose \`access.json\` is in the directory \`--data\`, else \`LABORO_BROKER\`, else \`access.json\` in

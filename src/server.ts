@@ -1,30 +1,45 @@
 /** Wires broker, store and listeners: the one module that knows them all. */
+import { mkdtempSync, rmSync } from "node:fs";
 import { statfs } from "node:fs/promises";
-import { inUrl, isLoopback } from "./base/addresses.js";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { inUrl, isLoopback, joinUrl } from "./base/addresses.js";
 import { ConnectionGuard } from "./base/connection-guard.js";
 import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
 import { startFailure } from "./base/files/durable.js";
-import { joinUrl } from "./base/join-url.js";
+
 import { type Log, SILENT } from "./base/log.js";
 import { packageVersion } from "./base/package.js";
 import { PeerErrors } from "./base/peer-errors.js";
 import { TracedConnections } from "./base/traced-connections.js";
-import { type Access, loadOrCreateAdminToken, writeAccess } from "./broker/access/access-file.js";
 import { Auth } from "./broker/access/auth.js";
 import { BrowserLogin } from "./broker/access/browser-login.js";
 import { Certificates } from "./broker/access/certificates.js";
 import type { Role } from "./broker/access/roles.js";
-import { loadOrCreateTokens } from "./broker/access/tokens.js";
+import { type Access, loadOrCreateAdminToken, loadOrCreateTokens, writeAccess } from "./broker/access/tokens.js";
 import { Core } from "./broker/core.js";
 import type { BrokerInGroup } from "./broker/group/index.js";
 import { advertisedHost } from "./broker/listeners/advertised-host.js";
-import type { ListenerContext, ListenerFactory, ListenerName } from "./broker/listeners/listener.js";
-import { checkListeners, type ListenerRequest, type OpenListener } from "./broker/listeners/listener-requests.js";
+import {
+  checkListeners,
+  type ListenerContext,
+  type ListenerFactory,
+  type ListenerName,
+  type ListenerRequest,
+  type OpenListener,
+} from "./broker/listeners/listener.js";
+
 import type { MainListener } from "./broker/listeners/main-listener.js";
 import { Asks } from "./broker/operations/asks.js";
 import { setHeld } from "./broker/operations/jobs.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
-import { type BrokerHost, DEFAULT_PORT, type RunningBroker, type ServerOptions } from "./broker/options.js";
+import {
+  type BrokerHost,
+  DEFAULT_PORT,
+  type RunningBroker,
+  type ServerOptions,
+  type StartedBroker,
+} from "./broker/options.js";
 import { startRetention } from "./broker/retention.js";
 import { DEFAULT_SETTINGS } from "./dispatch/index.js";
 import type { Job } from "./model/job.js";
@@ -32,6 +47,8 @@ import type { Store } from "./model/store.js";
 import { Links } from "./protocols/laboro/broker/links.js";
 import { openSqliteStore } from "./store/sqlite/index.js";
 
+/** As a data directory: a temporary one, removed when the broker stops. */
+const IN_MEMORY = ":memory:";
 const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
 /** A broker that listens later does so this long after the first task has started, and after its own start if none has. */
@@ -39,6 +56,24 @@ const LISTEN_AFTER_MS = 50;
 const LISTEN_LATEST_MS = 500;
 
 export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
+  const isTemporary = options.dir === IN_MEMORY;
+  const dir = isTemporary ? mkdtempSync(join(tmpdir(), "laboro-broker-")) : options.dir;
+  const removeData = (): void => {
+    if (isTemporary) rmSync(dir, { recursive: true, force: true });
+  };
+  const broker = await open({ ...options, dir }).catch((cause: unknown) => {
+    removeData();
+    throw cause;
+  });
+  const stopBroker = broker.stop.bind(broker);
+  const stop = async (): Promise<void> => {
+    await stopBroker();
+    removeData();
+  };
+  return Object.assign(broker, { stop, [Symbol.asyncDispose]: stop });
+}
+
+async function open(options: ServerOptions): Promise<StartedBroker> {
   if (options.store !== undefined) return (await import("./broker/group/reopen.js")).startInGroup(options, openBroker);
   const host: BrokerHost = { openStore: () => ownStore(options), failed: (cause) => options.onFailed?.(cause) };
   return openBroker(options, host).catch((cause: unknown) => {
@@ -51,7 +86,7 @@ async function holdJobs(core: Core, isWanted: (job: Job) => boolean): Promise<vo
   await Promise.all(wanted.map(({ job }) => setHeld(core, job.id, true)));
 }
 
-async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promise<RunningBroker> {
+async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promise<StartedBroker> {
   const { dir, host = "127.0.0.1", log = SILENT, tls = "auto", advertise = [] } = options;
   const local = isLoopback(host);
   if (tls === "off" && !local) {
@@ -160,15 +195,16 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     });
     listening?.catch((cause: unknown) => log.error({}, `no other process can connect: ${String(cause)}`));
     if (listening === undefined) await openMainListener();
-    const stopRetention = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
+    const stopRetention = startRetention(core, options.retention ?? {}, log);
     try {
       listeners = await openListeners(options.listeners ?? [], {
         ...{ core, guard, log, peerErrors, connections, settings },
       });
       if (listening === undefined) writeAccess(dir, access());
       await group?.start();
+      core.schedules.look();
     } catch (cause) {
-      stopRetention?.();
+      stopRetention();
       await closeListeners();
       throw cause;
     }
@@ -187,7 +223,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       joinUrl: (role = "worker") => joinUrl({ ...access(), token: tokens.ofRole(role) ?? token }),
       newLoginLink,
       stop: async () => {
-        stopRetention?.();
+        stopRetention();
         later?.in(0);
         await core.stop();
         await listening?.catch(() => {});

@@ -54,7 +54,12 @@ export async function startLaboro(more = []) {
     /** A worker with the services `echo`, which returns its body, and `nothing`. */
     echoWorker: (slots) => add(startModule(ECHO, [url, token, String(slots)], profileArguments("worker"))),
     /** One process with the links of so many workers, which report each task as done when it arrives. */
-    crowd: (count, slots = 1) => add(startModule(CROWD, [url, token, String(count), String(slots)]), count),
+    crowd: async (count, slots = 1) => {
+      const crowd = startModule(CROWD, [url, token, String(count), String(slots)]);
+      workers.push(crowd);
+      await crowd.ask({});
+      return crowd;
+    },
     run: (submission) => run(client, submission),
     /** Checks that all tasks of a job are recorded; not part of the measured time. */
     async verify(job, count) {

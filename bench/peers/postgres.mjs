@@ -48,6 +48,7 @@ export async function startPostgres() {
   await server.says(/ready to accept connections/);
   const urlOf = (database) => `postgres://bench@127.0.0.1:${port}/${database}`;
   return {
+    server,
     url: urlOf("postgres"),
     /** A new one; gives its URL. */
     database: async (name) => {

@@ -9,18 +9,26 @@ import { median } from "../lib/figures.mjs";
 const QUEUES = {
   "graphile-batched": () => import("./graphile-queue.mjs").then(({ open }) => open(address, true)),
   graphile: () => import("./graphile-queue.mjs").then(({ open }) => open(address, false)),
-  "pg-boss": () => import("./pg-boss-queue.mjs").then(({ open }) => open(address)),
+  "pg-boss": () => import("./pg-boss-queue.mjs").then(({ open }) => open(address, 500)),
+  "pg-boss-single": () => import("./pg-boss-queue.mjs").then(({ open }) => open(address, 1)),
+  "pg-boss-work": () => import("./pg-boss-queue.mjs").then(({ openWork }) => openWork(address, 64)),
   bullmq: () => import("./bullmq-queue.mjs").then(({ open }) => open(address)),
+  "bullmq-function": () => import("./bullmq-queue.mjs").then(({ open }) => open(address, "function")),
+  "bullmq-threads": () => import("./bullmq-queue.mjs").then(({ open }) => open(address, "threads")),
   beanstalkd: () => import("./beanstalkd-queue.mjs").then(({ open }) => open(address)),
 };
 /** A queue that polls takes long over single jobs: a few are enough. */
 const MAX_MS = 5_000;
+/** Additions that wait for their answer at a time. */
+const IN_FLIGHT = 100;
 const [kind, address] = process.argv.slice(2);
 const queue = QUEUES[kind]();
 
-process.on("message", async ({ batch, single }) => {
+process.on("message", async ({ batch, single, apart }) => {
   try {
-    process.send(batch === undefined ? await singles(await queue, single) : await batches(await queue, batch));
+    const opened = await queue;
+    if (batch !== undefined) process.send(await batches(opened, batch));
+    else process.send(single === undefined ? await separately(opened, apart) : await singles(opened, single));
   } catch (cause) {
     process.send({ error: cause.stack });
   }
@@ -47,6 +55,26 @@ async function batches(opened, count) {
     "worked off/s": (count * 1_000) / (end - added),
     "end to end/s": (count * 1_000) / (end - begin),
   };
+}
+
+/** Added one by one while others are worked off. */
+async function separately(opened, count) {
+  let undone = count;
+  let unadded = count;
+  let stop;
+  const begin = performance.now();
+  const done = new Promise((resolve) => {
+    stop = opened.work(() => {
+      if (--undone === 0) resolve();
+    });
+  });
+  const lane = async () => {
+    while (unadded-- > 0) await opened.addOne();
+  };
+  await Promise.all(Array.from({ length: IN_FLIGHT }, lane));
+  await done;
+  await (await stop)();
+  return { "end to end/s": (count * 1_000) / (performance.now() - begin) };
 }
 
 async function singles(opened, times) {

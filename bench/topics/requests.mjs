@@ -10,6 +10,7 @@ const REQUESTER = fileURLToPath(new URL("../lib/requester.mjs", import.meta.url)
 const CASES = [
   { about: "1 worker, 1 in flight", workers: 1, inFlight: 1, count: 4_000 },
   { about: "1 worker, 64 in flight", workers: 1, inFlight: 64, count: 60_000 },
+  { about: "4 workers, 1 in flight", workers: 4, inFlight: 1, count: 4_000 },
   { about: "4 workers, 64 in flight", workers: 4, inFlight: 64, count: 60_000 },
 ];
 
@@ -17,7 +18,10 @@ export const requests = {
   name: "requests",
   title: "Requests and answers, 64 B",
   note: "Client, broker and each worker are processes of their own. laboro's workers offer 64 slots.",
-  targets: ["NATS, nats.js", "NATS, nats.js noAsyncTraces"].map((than) => ({ figure: "req/s", than, least: 1 })),
+  targets: [
+    ...["NATS, nats.js", "NATS, nats.js noAsyncTraces"].map((than) => ({ figure: "req/s", than, least: 1 })),
+    ...CASES.filter(({ inFlight }) => inFlight > 1).map(({ about }) => ({ about, figure: "broker CPU µs", most: 9 })),
+  ],
   async contestants({ scale }) {
     const list = [];
     const stops = [];

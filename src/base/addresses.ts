@@ -11,5 +11,19 @@ export function networkOf(address: string): string {
   return address.split(":").slice(0, 4).join(":");
 }
 
-/** A host as it stands in a URL. */
+/** A host in a URL: an IPv6 address has brackets. */
 export const inUrl = (host: string): string => (host.includes(":") ? `[${host}]` : host);
+
+export interface JoinInfo {
+  /** Without token and fingerprint. */
+  readonly url: string;
+  readonly token: string;
+  /** 64 hexadecimal digits: SHA-256 of the CA's certificate. */
+  readonly ca?: string;
+}
+
+/** `https://TOKEN@HOST:PORT#CA-FINGERPRINT`: all that a peer needs to connect. `client/find-broker.ts` reads it. */
+export function joinUrl({ url, token, ca }: JoinInfo): string {
+  const { protocol, host } = new URL(url);
+  return `${protocol}//${encodeURIComponent(token)}@${host}${ca === undefined ? "" : `#${ca}`}`;
+}

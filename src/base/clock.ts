@@ -1,2 +1,64 @@
+import { badInput, LaboroError } from "./errors.js";
+
+// Read once: it is a getter, and costs more than the clock. Read late: `performance` is a module that a verb may not need.
+let timeOrigin: number | undefined;
+
 /** Milliseconds since 1970, with fractions. Never goes backwards within one process. */
-export const now = (): number => performance.timeOrigin + performance.now();
+export function now(): number {
+  timeOrigin ??= performance.timeOrigin;
+  return timeOrigin + performance.now();
+}
+
+/** Timers that are cleared together. */
+export class Timers {
+  readonly #running = new Set<NodeJS.Timeout>();
+
+  after(ms: number, act: () => void): void {
+    const timer = setTimeout(() => {
+      this.#running.delete(timer);
+      act();
+    }, ms);
+    this.#running.add(timer);
+  }
+
+  clear(): void {
+    for (const timer of this.#running) clearTimeout(timer);
+    this.#running.clear();
+  }
+}
+
+/** Limits of a wait: a time, or a signal. */
+export interface WaitOptions {
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export function checkTimeout(timeoutMs: number | undefined): void {
+  if (timeoutMs === undefined || (timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY)) return;
+  throw badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`);
+}
+
+/** Rejects with LABORO_DEADLINE after the time, or with the reason of the signal. The awaited work itself continues. */
+export async function waitFor<T>(what: Promise<T>, { timeoutMs, signal }: WaitOptions, late: () => string): Promise<T> {
+  what.catch(() => {});
+  checkTimeout(timeoutMs);
+  signal?.throwIfAborted();
+  if (timeoutMs === undefined && signal === undefined) return what;
+  return new Promise<T>((resolve, reject) => {
+    const onAbort = (): void => settle(() => reject(signal?.reason));
+    const onTimeout = (): void => settle(() => reject(new LaboroError("LABORO_DEADLINE", late())));
+    const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, Math.min(timeoutMs, MAX_TIMER_MS));
+    const settle = (end: () => void): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+      end();
+    };
+    signal?.addEventListener("abort", onAbort);
+    what.then(
+      (value) => settle(() => resolve(value)),
+      (cause: unknown) => settle(() => reject(cause)),
+    );
+  });
+}

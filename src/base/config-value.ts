@@ -1,4 +1,7 @@
-/** The config pushed to workers, as a value: names with texts, numbers, flags, lists and nested names. The same in every format. */
+/**
+ * The config pushed to workers, as a value: names with strings, numbers, booleans, lists and nested names. It is the
+ * same in every format.
+ */
 import { badInput, type LaboroError } from "./errors.js";
 
 export type ConfigValue = null | boolean | number | string | readonly ConfigValue[] | Config;
@@ -35,11 +38,11 @@ function read(value: unknown, at: string, depth: number, count: { values: number
   if (++count.values > CONFIG_VALUES) throw badConfig(`more than ${CONFIG_VALUES} values`);
   if (depth > CONFIG_DEPTH) throw badConfig(`${at}: more than ${CONFIG_DEPTH} levels`);
   if (value === null || typeof value === "boolean" || typeof value === "string") return value;
-  // JSON has one zero.
+  // JSON has no negative zero.
   if (typeof value === "number" && Number.isFinite(value)) return value === 0 ? 0 : value;
   if (Array.isArray(value)) return value.map((item, i) => read(item, `${at}[${i}]`, depth + 1, count));
   if (typeof value === "object") {
-    // Not by assignment: a name may be __proto__.
+    // Not by assignment, because a name may be __proto__.
     return Object.fromEntries(
       Object.entries(value).map(([name, one]) => [
         name,
@@ -50,7 +53,7 @@ function read(value: unknown, at: string, depth: number, count: { values: number
   throw badConfig(`${at}: expected text, a number, true, false, null, a list or names`);
 }
 
-/** What an unquoted text in XML and ZFL stands for; undefined where it is just text. */
+/** The value of an unquoted text in XML and ZFL; undefined if it is a string. */
 export function plainValue(text: string): null | boolean | number | undefined {
   if (text === "null") return null;
   if (text === "true") return true;
@@ -60,5 +63,5 @@ export function plainValue(text: string): null | boolean | number | undefined {
   return Number.isFinite(number) ? (number === 0 ? 0 : number) : undefined;
 }
 
-/** No half of a character that takes two: UTF-8 has none. */
+/** No lone surrogates: UTF-8 cannot represent them. */
 export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text);

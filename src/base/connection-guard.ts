@@ -1,13 +1,13 @@
 /**
- * The connections of all listeners of a broker. File descriptors are a resource like disk space: some stay reserved for the store, and
- * whoever has not authenticated holds few of them, for a short time.
+ * Limits the connections of all listeners of a broker. Some file descriptors are reserved for the store, and
+ * unauthenticated connections are limited in number and time.
  *
- *   new            accepted. It must authenticate, or complete the greeting of its protocol, before the timeout
+ *   new            accepted. The peer must authenticate, or complete the greeting of its protocol, before the timeout
  *   authenticated  counts as an open connection only
  *
- * Beyond a bound the oldest new connection is destroyed that has sent nothing, or not enough for half of the timeout: silent ones cannot
- * lock out a peer with a token. Where all are in the middle of their handshake, as when a thousand workers come back at once, the one
- * that comes is refused, so that the others complete theirs.
+ * At a limit, the oldest new connection that has sent nothing, or not enough within half of the timeout, is destroyed:
+ * silent connections cannot lock out a peer with a token. If all new connections are in the middle of their handshake,
+ * as when a thousand workers reconnect at once, the next one is refused, so that the others complete theirs.
  */
 import * as fs from "node:fs";
 import type { Socket } from "node:net";
@@ -26,14 +26,14 @@ const CLOSE_MS = 1_000;
 
 export type ConnectionBounds = Readonly<ReturnType<typeof connectionBounds>>;
 
-/** The bounds of a process that may have so many descriptors. */
+/** The limits of a process with this many descriptors. */
 function connectionBounds(descriptors = descriptorLimit()) {
   const connections = descriptors - Math.min(RESERVED_DESCRIPTORS, Math.ceil(descriptors * 0.75));
   const newInAll = Math.min(NEW_IN_ALL, connections);
   return {
     /** The time to authenticate or to complete the greeting. */
     greetingTimeoutMs: GREETING_TIMEOUT_MS,
-    /** The time in which a connection that has sent nothing is not taken for silent. */
+    /** A connection that has sent nothing for this long is silent. */
     silentAfterMs: 250,
     newPerAddress: Math.ceil(newInAll / 2),
     newInAll,
@@ -42,26 +42,26 @@ function connectionBounds(descriptors = descriptorLimit()) {
   };
 }
 
-/** Node has raised the soft limit to the hard one. */
+/** Node has raised the soft limit to the hard limit. */
 function descriptorLimit(): number {
   try {
     const limits = fs.readFileSync("/proc/self/limits", "latin1");
     return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.MAX_SAFE_INTEGER);
   } catch {
-    // What macOS allows a process.
+    // The default of macOS.
     return 10_240;
   }
 }
 
 /** The guard, as one listener uses it. */
 export interface ListenerGuard {
-  /** Counts a new connection. False: it was destroyed. */
+  /** Counts a new connection. Returns false if the connection was destroyed. */
   admit(socket: Socket): boolean;
   /** Its peer has authenticated, or completed its greeting. */
   authenticated(socket: Endpoints): void;
 }
 
-/** Names a connection: the socket itself, or the TLS socket on top of it. */
+/** Identifies a connection: the socket itself, or the TLS socket on top of it. */
 export type Endpoints = Pick<Socket, "remoteAddress" | "remotePort" | "localPort">;
 
 export type RefusalReport = (listener: string, address: string, code: ErrorCode, why: string) => void;
@@ -108,7 +108,7 @@ export class ConnectionGuard {
 
   #admit(listener: string, socket: Socket): boolean {
     const { remoteAddress: address } = socket;
-    // It is closed already.
+    // The socket is closed already.
     if (address === undefined) {
       socket.destroy();
       return false;
@@ -139,7 +139,7 @@ export class ConnectionGuard {
     const since = performance.now();
     const isStalled = (): boolean =>
       halves > 0 || (socket.bytesRead === 0 && performance.now() - since >= silentAfterMs);
-    // In two parts: where this process was stopped for long, what has come meanwhile is read before the second.
+    // Two half intervals: if this process was suspended, data that arrived meanwhile is read before the second one.
     const timer = setInterval(() => {
       if (++halves === 2) drop("LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
     }, greetingTimeoutMs / 2);
@@ -151,7 +151,7 @@ export class ConnectionGuard {
     return true;
   }
 
-  /** Where there is no room for another: which new connections take it. */
+  /** Returns the new connections that compete for the same limit, if it is reached. */
   #rivals(listener: string, network: string): ((one: NewConnection) => boolean) | undefined {
     const { newPerAddress, newInAll, connections, withoutAuthentication } = this.#bounds;
     if ((this.#byNetwork.get(network) ?? 0) >= newPerAddress) return (one) => one.network === network;
@@ -186,7 +186,7 @@ const keyOf = ({ remoteAddress, remotePort, localPort }: Endpoints): string =>
 /** Sends the last bytes and closes. A peer that does not close its side soon is cut off. */
 export function endSocket(socket: Duplex, last = ""): void {
   if (!socket.writableEnded) socket.end(last);
-  // Bytes that nobody reads would reset the connection, and the peer could lose the last ones.
+  // Unread bytes would reset the connection, and the peer could lose the last bytes sent to it.
   socket.resume();
   const timer = setTimeout(() => socket.destroy(), CLOSE_MS);
   socket.once("close", () => clearTimeout(timer));

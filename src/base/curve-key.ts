@@ -26,7 +26,7 @@ export function z85(bytes: Uint8Array): string {
   return text;
 }
 
-/** A key of CURVE is one of X25519. */
+/** A CURVE key is an X25519 key. */
 export function newCurveKeyPair(): CurveKeyPair {
   const { x = "", d = "" } = generateKeyPairSync("x25519").privateKey.export({ format: "jwk" });
   return { publicKey: z85(Buffer.from(x, "base64url")), secretKey: z85(Buffer.from(d, "base64url")) };

@@ -1,12 +1,12 @@
 /**
- * Every refusal says why. A code is stable, documented in docs/reference/errors.md, and never reused;
- * a test fails when this table and that page differ.
+ * The codes of all errors. A code is stable and never reused. Each is documented in docs/reference/errors.md; a test
+ * compares the page with this table.
  */
 export const ERROR_CODES = {
   LABORO_BAD_CERTIFICATE: "the certificate at this address is not one of the broker that was named",
   LABORO_BAD_INPUT: "a value given does not have the form that was expected",
   LABORO_BAD_MESSAGE: "a peer sent bytes that are not a message of this protocol",
-  LABORO_BAD_REPLY: "the handler of a service returned a value that cannot be sent",
+  LABORO_BAD_REPLY: "the handler of a service returned a value that cannot be sent or read",
   LABORO_BAD_TOKEN: "the token is missing or unknown to this broker",
   LABORO_BODY_TOO_LARGE: "a request body or reply is larger than the limit",
   LABORO_BROKER_GONE: "the connection to the broker ended before the answer came",
@@ -24,24 +24,32 @@ export const ERROR_CODES = {
   LABORO_INTERNAL: "a fault in laboro itself",
   LABORO_JOB_ENDED: "the job has ended, this change comes too late",
   LABORO_JOB_OPEN: "the job has not ended, this can only be done when it has",
+  LABORO_KEY_IN_USE: "another job has the key, and its submission was to be refused then",
   LABORO_LEASE_LOST: "the other brokers of the group marked this one dead; it has to open the store again",
   LABORO_NO_DESCRIPTORS: "no file descriptor is left: nothing new is accepted until some are free",
   LABORO_NO_SUCH_JOB: "no job has this id",
+  LABORO_NO_SUCH_LIMIT: "no limit has this name",
+  LABORO_NO_SUCH_SCHEDULE: "no schedule has this name",
   LABORO_NO_SUCH_TASK: "the job has no task with this number, or in the API with this index",
   LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
   LABORO_NOT_SUPPORTED: "the protocol of this worker has no message for it",
   LABORO_PACKAGE_MISSING: "an optional package that this needs cannot be loaded",
   LABORO_QUEUE_FULL: "as much waits for an answer as the broker keeps",
+  LABORO_SCHEDULE_EXISTS: "a schedule with this name exists already",
   LABORO_SERVICE_FAILED: "the service answered with an error",
   LABORO_STORE_FAILED: "the store could not complete a write",
   LABORO_STORE_UNAVAILABLE: "the database that the brokers share does not answer",
+  LABORO_TASK_CANCELLED: "the task was cancelled before it had a result",
+  LABORO_TASK_FAILED: "the task has failed; the cause of the error is what its handler threw",
   LABORO_TOO_MANY_PEERS: "as many peers are connected to this listener as it accepts",
   LABORO_VERSION: "the two ends speak different versions of the link",
   LABORO_WORKER_LOST: "the worker that had the request is gone",
 } as const;
 
+/** Stable, and explained in docs/reference/errors.md. */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
+/** Every refusal and failure. `code` says which, the message why. */
 export class LaboroError extends Error {
   readonly code: ErrorCode;
 
@@ -52,7 +60,7 @@ export class LaboroError extends Error {
   }
 }
 
-/** The system lacks something that it can have again: the same write succeeds later. */
+/** A temporary lack of a resource: the same write can succeed later. */
 export const passesByItself = (code: ErrorCode): boolean =>
   code === "LABORO_DISK_FULL" || code === "LABORO_NO_DESCRIPTORS";
 
@@ -66,7 +74,7 @@ export function badMessage(message: string, cause?: unknown): LaboroError {
   return new LaboroError("LABORO_BAD_MESSAGE", message, cause === undefined ? undefined : { cause });
 }
 
-/** The coded error for anything that was thrown: an error without a code is a fault of laboro itself. */
+/** Any thrown value as a coded error. An error without a code is a bug in laboro. */
 export function asLaboroError(cause: unknown): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);

@@ -1,13 +1,13 @@
-/** Amounts for people. */
+/** Amounts as text. */
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** 340ms, 4.2s, 3m10s, 2h05m, 3d04h: two places are enough to know how long. */
+/** 340ms, 4.2s, 3m10s, 2h05m, 3d04h */
 export function shortDuration(ms: number): string {
-  // Clocks differ: what began a moment in the future began now.
+  // Clocks differ, so a start can be slightly in the future.
   const time = Math.max(0, ms);
   if (time < SECOND) return `${Math.round(time)}ms`;
   if (time < 10 * SECOND) return `${(Math.floor(time / 100) / 10).toFixed(1)}s`;
@@ -37,7 +37,7 @@ export function formatSize(bytes: number): string {
   return `${unit === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[unit]}`;
 }
 
-/** 1_000_000, in the form in which a selector takes it back. */
+/** 1_000_000, a form that selectors accept. */
 export const formatCount = (count: number): string => String(count).replace(/\B(?=(\d{3})+$)/g, "_");
 
 export const pluralize = (count: number, one: string, many = `${one}s`): string =>

@@ -1,4 +1,4 @@
-/** For maps and sets that remember only so much: removes the entry that was added first where there are more than `most`. */
+/** For bounded maps and sets: removes the oldest entry if there are more than `most`. */
 export function keepLatest<Key>(entries: Map<Key, unknown> | Set<Key>, most: number): void {
   const [oldest] = entries.keys();
   if (entries.size > most && oldest !== undefined) entries.delete(oldest);

@@ -1,7 +1,7 @@
 /** This package: where it is, its version, its files. */
 import { existsSync, readFileSync } from "node:fs";
 
-/** Of the sources, of the compiled modules and of the bundle alike. */
+/** Works for the sources, the compiled modules and the bundle. */
 export function packageRoot(): URL {
   let folder = new URL("./", import.meta.url);
   while (!existsSync(new URL("package.json", folder))) folder = new URL("../", folder);
@@ -13,7 +13,7 @@ export function packageVersion(): string {
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }
 
-/** The file of a thread: beside the compiled module that starts it. The bundle and the sources use the bundle's. */
+/** The file of a thread. Compiled modules have it beside them; the bundle and the sources use the bundle's file. */
 export function threadFile(name: string, module: string): URL {
   const beside = new URL(name, module);
   return existsSync(beside) ? beside : new URL(`dist/bundle/${name.replace(/js$/, "cjs")}`, packageRoot());

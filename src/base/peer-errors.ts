@@ -1,6 +1,7 @@
 /**
- * Logs the protocol errors of peers: each fault of an address once, and then only the number of repetitions, once a minute. Faults that
- * differ in numbers or quoted words alone are one. Ten thousand bad frames are one line, and at most twenty where each is another fault.
+ * Logs the protocol errors of peers. Each fault of an address is logged once, then only the number of its repetitions,
+ * once a minute. Faults that differ only in numbers or quoted words count as one. So ten thousand bad frames are one
+ * line in the log, and at most twenty if each is another fault.
  */
 
 import { now } from "./clock.js";
@@ -8,7 +9,7 @@ import type { ErrorCode } from "./errors.js";
 import type { Log } from "./log.js";
 
 const AGAIN_MS = 60_000;
-/** Addresses that are remembered; the oldest goes first. */
+/** How many addresses are remembered. */
 const MAX_SOURCES = 1_000;
 /** Faults of one address and code within a minute; further ones count as one more fault. */
 const MAX_FAULTS = 19;
@@ -29,7 +30,7 @@ export class PeerErrors {
     this.#now = clock;
   }
 
-  /** `peer` is its address, without the port where that changes with each connection. */
+  /** `peer` is the address, without the port if that changes with each connection. */
   report(listener: string, peer: string, code: ErrorCode, why: string): void {
     const faults = this.#faultsOf(`${listener}\0${peer}\0${code}`);
     const kind = kindOf(why);

@@ -1,13 +1,13 @@
 /**
- * Recorded messages of connections, for debugging. Recording is off until somebody reads the messages of a connection, and costs one
- * comparison until then. It ends by itself when nobody has read them for a while. Of each connection the last messages are kept.
+ * Records the last messages of connections, for debugging. Recording begins when the messages of a connection are read,
+ * and ends when they have not been read for a while. While it is off it costs one comparison per message.
  */
 import { now } from "./clock.js";
 
 export interface TracedMessage {
-  /** By the protocol's own word: HELLO, PETO, TRACKEXEC. */
+  /** The name in the protocol: HELLO, PETO, TRACKEXEC. */
   readonly name: string;
-  /** Its fields, as a person would read them: plain values, bytes as text or hex, long ones cut. */
+  /** Readable fields: plain values, bytes as text or hex, long ones shortened. */
   readonly fields: Readonly<Record<string, unknown>>;
   readonly bytes?: number;
 }
@@ -15,7 +15,7 @@ export interface TracedMessage {
 export interface RecordedMessage extends TracedMessage {
   readonly number: number;
   readonly at: number;
-  /** From the peer's side, or from the broker's. */
+  /** Who sent it. */
   readonly from: "peer" | "broker";
 }
 
@@ -25,7 +25,7 @@ const MAX_ENDED = 20;
 /** Recording ends when nobody has read the messages for this long. */
 const RECORDING_MS = 60_000;
 
-/** One connection; for a listener of datagrams, one peer. */
+/** One connection; of a listener of datagrams, one peer. */
 export class TracedConnection {
   readonly opened = now();
   peer: string;
@@ -77,7 +77,7 @@ export class TracedConnection {
     return this.#closed;
   }
 
-  /** The messages after the one with this number; the first call begins the recording. */
+  /** The messages after the one with this number. The first call begins the recording. */
   messagesAfter(after: number): readonly RecordedMessage[] {
     this.#lastReadAt = now();
     return this.#messages.filter(({ number }) => number > after);

@@ -2,7 +2,7 @@
 import type { JobId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { TaskEnd } from "../model/outcome.js";
-import { type Ranges, rangesOf } from "../model/ranges.js";
+import { ALL_TASKS, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Write, WriteResult } from "../model/store.js";
 import type { EventBody } from "./events.js";
 
@@ -26,7 +26,20 @@ export function eventsOf(writes: readonly Write[], results: readonly WriteResult
     if (write === undefined) return;
     const event = plainEvent(write, result);
     if (event !== undefined) events.push(event);
-    collectEnds(ends, write, result);
+    const replaced = result.op === "submit" ? result.replaced : undefined;
+    if (replaced === undefined) {
+      collectEnds(ends, write, result);
+      return;
+    }
+    // As if it had been cancelled by a write of its own.
+    const cancel = { op: "cancel", job: replaced.job, ranges: [ALL_TASKS] } as const;
+    events.push({
+      kind: "job-cancelled",
+      job: replaced.job,
+      tasks: [],
+      reason: `replaced by job ${result.op === "submit" ? result.job.id : ""}`,
+    });
+    collectEnds(ends, cancel, { op: "cancel", ...(replaced.progress && { progress: replaced.progress }) });
   });
   for (const [job, progress] of ends) events.push(...endEvents(job, progress));
   return events;

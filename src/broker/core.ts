@@ -2,12 +2,12 @@
  * The broker without its listeners: it connects dispatch, store and sessions. Sessions report what their peers sent, and are called
  * back through their port. A session never sees the store, dispatch, or another session.
  */
-
 import { randomBytes } from "node:crypto";
 import { now } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import {
+  type AssignedRange,
   type AttemptRange,
   createState,
   Decisions,
@@ -39,6 +39,7 @@ import {
   type WorkerProfile,
 } from "../dispatch/index.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { Job } from "../model/job.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { Alarm } from "./alarm.js";
 import { eventsOf } from "./commit-events.js";
@@ -46,40 +47,49 @@ import { CommitLoop } from "./commit-loop.js";
 import type { BrokerGroup } from "./config/group.js";
 import { WorkerConfig } from "./config/worker-config.js";
 import { CoreView } from "./core-view.js";
-import { storedDependencyEnds } from "./dependencies.js";
+import { DelayedJobs } from "./delayed-jobs.js";
+import { storedDependencies } from "./dependencies.js";
 import { type EventBody, Events } from "./events.js";
 import { Follows } from "./follows.js";
 import type { Membership } from "./group/membership.js";
 import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
-import { Halts } from "./halts.js";
-import { Maintenance } from "./maintenance.js";
+import { Halts, Maintenance } from "./halts.js";
+import { HandlerMessages } from "./handler-messages.js";
+import { JobNumbers } from "./job-numbers.js";
+import { NamedLimits } from "./limits.js";
 import { OpenJobs } from "./open-jobs.js";
 import { OutputRelays, type ReportTaken } from "./output-relays.js";
 import { type Decide, PendingRequests } from "./pending-requests.js";
+import { Schedules, withRunWrites } from "./schedules.js";
 import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
 import { StoreAge } from "./store-age.js";
+import { StoreClock } from "./store-clock.js";
 import { TaskUpdates } from "./watchers.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
 
+type Failed = (cause: LaboroError) => void;
 type PutResult = Extract<WriteResult, { op: "put" }>;
-type GroupParts = Pick<Core, "group" | "membership" | "peers" | "moves" | "loadJobs">;
+type GroupParts = Pick<Core, "group" | "membership" | "peers" | "moves" | "loadJobs" | "submitted">;
 
 export class Core extends CoreView {
   readonly events: Events;
   readonly requests: PendingRequests;
   readonly jobs: OpenJobs;
+  /** Where brokers share the store. */
+  readonly jobNumbers: JobNumbers | undefined;
   readonly taskUpdates = new TaskUpdates();
   readonly relays = new OutputRelays();
-  /** Clients that follow jobs. */
   readonly follows = new Follows(this);
+  readonly handlerMessages = new HandlerMessages(this);
   readonly started = now();
   readonly counters = new BrokerCounters();
   /** The config pushed to workers. */
   readonly config: WorkerConfig;
+  readonly limits = new NamedLimits(this);
   readonly maintenance = new Maintenance();
   readonly storeAge: StoreAge;
   /** With its number, this identifies a job beyond this store. */
@@ -90,9 +100,13 @@ export class Core extends CoreView {
   /** The other brokers, to send them operations. */
   readonly peers: Peers | undefined;
   readonly moves: WorkerMoves | undefined;
-  /** Adds these jobs to dispatch, if another broker accepted them and they are open. */
-  readonly loadJobs: (jobs: readonly JobId[]) => Promise<void> = async () => {};
+  /** Adds these jobs to dispatch, if they are open: delayed ones, and in a group those of other brokers. */
+  readonly loadJobs: (jobs: readonly JobId[]) => Promise<void> = (jobs) => this.delays.load(jobs);
+  /** A job that is not stored, and may have been submitted by a transaction in the database. */
+  readonly submitted: (job: JobId) => Promise<Job | undefined> = async () => undefined;
+  readonly delays: DelayedJobs;
   readonly history: History;
+  readonly schedules: Schedules;
   readonly halts: Halts;
   readonly #log: Log;
   readonly #commits: CommitLoop;
@@ -104,7 +118,7 @@ export class Core extends CoreView {
   #takingOver: Promise<void> = Promise.resolve();
   #stopping = false;
 
-  private constructor(store: Store, identity: string, state: State, log: Log, failed: (cause: LaboroError) => void) {
+  private constructor(store: Store, clock: StoreClock, identity: string, state: State, log: Log, failed: Failed) {
     super(store, state);
     this.storeAge = new StoreAge(this, identity, log);
     this.#log = log;
@@ -113,8 +127,11 @@ export class Core extends CoreView {
     this.events.onAdded((event) => this.counters.onEvent(event));
     const decide: Decide = (step) => this.decide(step);
     this.history = new History(this, log);
+    this.schedules = new Schedules(this, log);
     this.halts = new Halts(state, decide);
-    this.jobs = new OpenJobs(state, decide);
+    this.jobs = new OpenJobs(state, decide, (job) => this.delays.inDispatch(job));
+    this.delays = new DelayedJobs(this, clock, log);
+    if (store.shared && store.group !== undefined) this.jobNumbers = new JobNumbers(store.group);
     this.requests = new PendingRequests(state, decide, (worker) => this.#ports.get(worker), this.counters);
     this.#commits = new CommitLoop(store, {
       committed: (writes, results) => this.#committed(writes, results),
@@ -143,17 +160,21 @@ export class Core extends CoreView {
     });
   }
 
-  static async open(store: Store, settings: Settings, log: Log, failed: (cause: LaboroError) => void): Promise<Core> {
-    const held = await store.open(now());
-    const core = new Core(store, held.identity, createState(settings, held.epoch, store.shared), log, failed);
-    const ends = await storedDependencyEnds(store, held.jobs);
+  static async open(store: Store, settings: Settings, log: Log, failed: Failed): Promise<Core> {
+    const recovered = await store.open(now());
+    const { ends, delayed } = await storedDependencies(store, recovered.jobs);
+    const held = { ...recovered, jobs: [...recovered.jobs, ...delayed] };
+    const clock = await StoreClock.of(store);
+    const core = new Core(store, clock, held.identity, createState(settings, held.epoch, store.shared), log, failed);
     for (const { key, value } of await store.keyValues(STANDING_BUCKET))
       core.state.standings.set(key, JSON.parse(value));
     loadRecords(core.state, await store.keyValues(WORKER_BUCKET));
     await core.config.open();
+    await core.limits.open(held.limitStarts);
     core.jobs.load(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
     core.history.start();
+    core.delays.start();
     return core;
   }
 
@@ -347,7 +368,6 @@ export class Core extends CoreView {
     return this.#commits.refusing ?? this.halts.causeOf("lease");
   }
 
-  /** Moving average of the duration of a commit. */
   get commitMs(): number {
     return this.#commits.averageMs;
   }
@@ -367,15 +387,18 @@ export class Core extends CoreView {
     this.#stopping = true;
     this.halts.add("stop");
     this.#alarm.clear();
+    this.delays.stop();
     this.config.close();
     this.history.stop();
+    this.schedules.stop();
     for (const port of this.#ports.values()) port.close("the broker is stopping");
     this.requests.stop();
     this.relays.stop();
     if (this.#commits.refusing === undefined) await this.#commits.flush();
   }
 
-  #committed(writes: readonly Write[], results: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
+  #committed(given: readonly Write[], answers: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
+    const [writes, results] = withRunWrites(given, answers);
     const lost = this.decide((out) => onCommitted(this.state, out, writes, results, now()));
     this.counters.committed(writes, results);
     this.follows.committed(writes, results);
@@ -384,7 +407,7 @@ export class Core extends CoreView {
     return lost;
   }
 
-  #sendTasks(port: WorkerPort, tasks: AttemptRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {
+  #sendTasks(port: WorkerPort, tasks: AssignedRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {
     const job = this.state.jobs.get(tasks.job);
     const claims = this.state.workers.get(tasks.worker)?.claims.get(tasks.job) ?? [];
     // A worker that joined again during the commit reported that it does not have them: they went back to the queue.

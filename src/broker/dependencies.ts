@@ -51,16 +51,21 @@ async function existing(store: Store, id: JobId): Promise<Job> {
   return job;
 }
 
-/** At the start: the ends of the jobs that these depend on and that are no longer open. */
-export async function storedDependencyEnds(store: Store, jobs: readonly Job[]): Promise<Map<JobId, JobEnd>> {
+/** At the start: the ends of the jobs that these depend on and that have ended, and those that are delayed. */
+export async function storedDependencies(
+  store: Store,
+  jobs: readonly Job[],
+): Promise<{ readonly ends: Map<JobId, JobEnd>; readonly delayed: readonly Job[] }> {
   const open = new Set(jobs.map(({ id }) => id));
   const others = new Set(jobs.flatMap(({ after }) => after.map(({ job }) => job)).filter((id) => !open.has(id)));
   const ends = new Map<JobId, JobEnd>();
+  const delayed: Job[] = [];
   for (const id of others) {
-    const state = (await store.job(id))?.ended?.state;
-    if (state !== undefined) ends.set(id, state);
+    const job = await store.job(id);
+    if (job?.ended !== undefined) ends.set(id, job.ended.state);
+    if (job?.delayed === true) delayed.push(job);
   }
-  return ends;
+  return { ends, delayed };
 }
 
 /** Throws LABORO_JOB_ENDED if one of these jobs has ended without success, and success is required. */

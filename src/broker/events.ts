@@ -6,14 +6,14 @@
  */
 
 import { now } from "../base/clock.js";
-import type { JobId, WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { Ranges } from "../model/ranges.js";
 import { Followers } from "./followers.js";
 
 export type EventBody =
   | { readonly kind: "job-added"; readonly job: JobId; readonly name: string; readonly count: number }
-  | { readonly kind: "job-held" | "job-released" | "job-removed"; readonly job: JobId }
+  | { readonly kind: "job-held" | "job-released" | "job-due" | "job-removed"; readonly job: JobId }
   | { readonly kind: "job-cancelled"; readonly job: JobId; readonly tasks: Ranges; readonly reason?: string }
   | { readonly kind: "job-rerun"; readonly job: JobId; readonly count: number }
   | { readonly kind: "job-ended"; readonly job: JobId; readonly state: JobEnd; readonly counters: Counters }
@@ -27,11 +27,27 @@ export type EventBody =
       readonly truncated: boolean;
       readonly counters: Counters;
     }
+  /** `progress` is JSON. */
+  | {
+      readonly kind: "task-progress";
+      readonly job: JobId;
+      readonly index: TaskIndex;
+      readonly number: number;
+      readonly attempt: Attempt;
+      readonly progress: string;
+    }
   | {
       readonly kind: "worker-joined" | "worker-disconnected" | "worker-left" | "worker-draining";
       readonly worker: WorkerId;
       readonly name: string;
     }
+  | {
+      readonly kind: "schedule-set" | "schedule-removed" | "schedule-paused" | "schedule-resumed";
+      readonly schedule: string;
+    }
+  /** `due`: the point in time that it is for. */
+  | { readonly kind: "schedule-run"; readonly schedule: string; readonly due: number; readonly job?: JobId }
+  | { readonly kind: "schedule-skipped"; readonly schedule: string; readonly due: number; readonly reason: string }
   | { readonly kind: "broker-halted"; readonly code: string; readonly message: string }
   | { readonly kind: "broker-resumed" };
 

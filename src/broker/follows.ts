@@ -14,7 +14,7 @@ import { STARTED } from "../dispatch/state.js";
 import { EndedTasks } from "../model/ended-tasks.js";
 import type { Attempt, JobId, TaskIndex } from "../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../model/job.js";
-import type { TaskResult } from "../model/outcome.js";
+import { LISTED_VALUE, type TaskResult } from "../model/outcome.js";
 import type { EndedTask, JobProgress, RunningTask } from "../model/progress.js";
 import type { Ranges } from "../model/ranges.js";
 import type { OutputChunk, Write, WriteResult } from "../model/store.js";
@@ -28,6 +28,7 @@ export const FOLLOW_WINDOW = 1_000;
 const QUEUE_LIMIT = 1_000;
 const QUEUE_BYTES = 512 * 1024;
 const PAGE = 250;
+const WITH_SMALL_BYTES = { withOutput: true, maxValue: LISTED_VALUE };
 /** Tasks that run at other brokers are looked for this often. No event says that they have started. */
 const PEERS_MS = 500;
 
@@ -91,6 +92,13 @@ export class Follows {
   }
 }
 
+/** A large value is read by clients that want it. */
+function listed(result: TaskResult): TaskResult {
+  if (result.value === undefined || result.value.length <= LISTED_VALUE) return result;
+  const { value, ...rest } = result;
+  return { ...rest, valueBytes: value.length };
+}
+
 export class Follow {
   readonly #core: Core;
   readonly #options: FollowOptions;
@@ -126,12 +134,22 @@ export class Follow {
   async begin(): Promise<void> {
     const { job: id, tasks, live } = this.#options;
     const { state, store, jobs } = this.#core;
+    const open = state.jobs.get(id);
+    // Read before anything is awaited: results that are committed from now on wait in the queue, those before are in the store.
+    const endedBefore = open === undefined ? undefined : jobs.countersOf(id);
     try {
-      const open = state.jobs.get(id);
-      this.#job = open?.job ?? (await store.job(id));
+      const lately = open === undefined && !tasks ? state.recentEnds.get(id) : undefined;
+      if (lately !== undefined) {
+        // Not before the caller has this object.
+        await Promise.resolve();
+        if (!this.#over) this.#options.send({ tasks: [], ended: lately });
+        this.end();
+        return;
+      }
+      this.#job = open?.job ?? (await store.job(id)) ?? (await this.#core.submitted(id));
       if (this.#job === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no job ${id}`);
       this.#ended ??= open === undefined ? this.#job.ended?.state : undefined;
-      if (this.#ended === undefined) await this.#core.loadJobs([id]);
+      if (this.#ended === undefined && open === undefined) await this.#core.loadJobs([id]);
     } catch (cause) {
       this.end(asLaboroError(cause));
       return;
@@ -143,7 +161,7 @@ export class Follow {
       this.#counters ??= counters;
       if (held) this.#held ??= true;
     }
-    this.#behind = tasks && (store.shared || finishedCount(counters) > 0);
+    this.#behind = tasks && (store.shared || endedBefore === undefined || finishedCount(endedBefore) > 0);
     this.#reading = false;
     if (live && this.#ended === undefined) {
       this.#announceRunning();
@@ -163,6 +181,7 @@ export class Follow {
     for (const result of results) {
       this.#queue.push(result);
       if (result.output !== undefined) this.#queuedBytes += result.outputBytes;
+      this.#queuedBytes += result.value?.length ?? 0;
     }
     if (this.#queue.length > QUEUE_LIMIT || this.#queuedBytes > QUEUE_BYTES) this.readAgain();
     this.#schedule();
@@ -250,7 +269,7 @@ export class Follow {
     try {
       let from: number | undefined = this.#sent.firstMissing(0);
       while (from !== undefined && !this.#over) {
-        const page = await this.#core.store.results(this.#options.job, { from, limit: PAGE, withOutput: true });
+        const page = await this.#core.store.results(this.#options.job, { from, limit: PAGE, ...WITH_SMALL_BYTES });
         const unsent = page.results.filter((one) => !this.#sent.has(one));
         this.#send(unsent.slice(0, this.#credit), false);
         if (this.#credit === 0 && (unsent.length > 0 || page.next !== undefined)) {
@@ -274,7 +293,7 @@ export class Follow {
       if (this.#sent.has(result)) continue;
       this.#sent.add(result);
       this.#announced.delete(result.index);
-      tasks.push({ ...result, number: taskNumber(job, result.index) });
+      tasks.push({ ...listed(result), number: taskNumber(job, result.index) });
     }
     this.#credit -= tasks.length;
     const running = this.#running.length === 0 ? {} : { running: this.#running };

@@ -22,9 +22,12 @@ export class OpenJobs {
   readonly #revisions = new Map<JobId, number>();
   #changeCount = 0;
 
-  constructor(state: State, decide: Decide) {
+  readonly #added: (job: Job) => void;
+
+  constructor(state: State, decide: Decide, added: (job: Job) => void) {
     this.#state = state;
     this.#decide = decide;
+    this.#added = added;
   }
 
   /** The counters of an open job. */
@@ -33,7 +36,10 @@ export class OpenJobs {
   }
 
   load({ jobs, nextJob }: RecoveredState): void {
-    for (const { id, counters } of jobs) this.#counters.set(id, counters);
+    for (const job of jobs) {
+      this.#counters.set(job.id, job.counters);
+      this.#added(job);
+    }
     this.nextJob = nextJob;
   }
 
@@ -53,6 +59,7 @@ export class OpenJobs {
   /** A job was stored; `ends` are the ends of the jobs that it depends on. */
   stored(job: Job, taskRange: TaskRange | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
+    this.#added(job);
     this.#decideKnowing(ends, (out, finished) => onJobAdded(this.#state, out, job, taskRange, finished, now()));
   }
 
@@ -73,6 +80,7 @@ export class OpenJobs {
       else this.#revisions.set(event.job, ++this.#changeCount);
     }
     if (event.kind === "tasks-ended" && this.#counters.has(event.job)) this.#counters.set(event.job, event.counters);
+    if (event.kind === "job-removed") this.#state.recentEnds.delete(event.job);
     if (event.kind !== "job-ended") return;
     this.#counters.delete(event.job);
     this.endWatchers.notify(event.job, event.state);

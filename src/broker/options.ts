@@ -8,15 +8,15 @@ import type { Store } from "../model/store.js";
 import type { Role } from "./access/roles.js";
 import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";
-import type { ListenerSettings } from "./listeners/listener.js";
-import type { ListenerRequest, OpenListener } from "./listeners/listener-requests.js";
+import type { ListenerRequest, ListenerSettings, OpenListener } from "./listeners/listener.js";
 import type { AskBounds } from "./operations/asks.js";
 import type { Retention } from "./retention.js";
 
 export const DEFAULT_PORT = 5429;
 
+/** What a broker is started with. Only `dir` is needed. */
 export interface BrokerOptions {
-  /** The data directory. */
+  /** The data directory; `:memory:` for a temporary one, which is removed when the broker stops. */
   readonly dir: string;
   /** The address to listen on; 127.0.0.1 if absent. Any that other machines can reach means TLS. */
   readonly host?: string;
@@ -28,15 +28,19 @@ export interface BrokerOptions {
   readonly tls?: "auto" | "on" | "off";
   /** The admin's. */
   readonly token?: string;
+  /** Workers and clients that miss three are disconnected; 2 s if absent. */
   readonly heartbeatMs?: number;
+  /** Grace periods, retries and bounds of dispatch. */
   readonly settings?: Partial<Settings>;
   /** Listeners for the old protocols; none if absent. */
   readonly listeners?: readonly ListenerRequest[];
   /** Listeners without authentication may be opened to other machines. */
   readonly insecure?: boolean;
+  /** For all of these listeners. */
   readonly listenerSettings?: ListenerSettings;
-  /** How long ended jobs are kept, and how much of them; all if absent. */
+  /** How long ended jobs are kept that do not say so themselves, and how much of them; all if absent. */
   readonly retention?: Retention;
+  /** SQLite on a network filesystem can lose data; it is refused if absent. */
   readonly allowNetworkFilesystem?: boolean;
   /** For several brokers: the URL of a PostgreSQL database. In the data directory if absent. */
   readonly store?: string;
@@ -48,12 +52,15 @@ export interface BrokerOptions {
   readonly onOpened?: () => void;
   /** A fallback stands by: after the start, and each time that it steps back. */
   readonly onStandby?: () => void;
+  /** Anything with `info`, `warn` and `error` as in pino; silent if absent. */
   readonly log?: Log;
   /** The broker cannot go on, for example because the store has failed for good: it can only be stopped. */
   readonly onFailed?: (cause: LaboroError) => void;
 }
 
+/** A broker in this process. */
 export interface Broker {
+  /** Of the main listener. */
   readonly url: string;
   /** The admin's. */
   readonly token: string;
@@ -63,6 +70,7 @@ export interface Broker {
   readonly portChanged: boolean;
   /** Those beside the main one. */
   readonly listeners: readonly OpenListener[];
+  /** The token of a role, for programs that should not have the admin's. */
   tokenOf(role: Role): string | undefined;
   /** For `startWorker({ broker })` and `connect({ broker })` in this process: a link without a socket. */
   openLink(token: string): object;
@@ -72,6 +80,8 @@ export interface Broker {
   newLoginLink(role?: Role): { readonly code: string; readonly url: string; readonly expires: number };
   /** Closes the listeners, writes what was decided, closes the store. Workers keep their tasks for the next start. */
   stop(): Promise<void>;
+  /** `stop()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** Options that only laboro's own commands and tests use. */
@@ -94,6 +104,9 @@ export interface RunningBroker extends Broker {
   readonly core: Core;
   readonly guard: ConnectionGuard;
 }
+
+/** Before it can be disposed of. */
+export type StartedBroker = Omit<RunningBroker, typeof Symbol.asyncDispose>;
 
 /** What differs between a broker with a store of its own and one of a group. */
 export interface BrokerHost {

@@ -1,22 +1,31 @@
-/** Removes ended jobs after a time, or when they take too much space: the oldest first. Open jobs are never removed. */
+/**
+ * Removes ended jobs after a time, their own or the broker's, or when they take too much space: the oldest first. Open jobs are never
+ * removed.
+ */
+import { now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Core } from "./core.js";
 import { endedJobs, removeJobs } from "./operations/job-list.js";
 
+/** Which ended jobs are removed. */
 export interface Retention {
-  /** Since the job ended. */
-  readonly keepForMs?: number;
+  /** Since the job ended, for jobs without a `keepMs` of their own; for ever if absent. */
+  readonly keepMs?: number;
+  /** The same where it did not succeed; `keepMs` if absent. */
+  readonly keepFailedMs?: number;
   /** The size of the store, in bytes. */
   readonly keepBytes?: number;
   /** Whatever the size, a job is kept for this time after its end. */
   readonly keepAtLeastMs?: number;
+  /** How often it is checked; every minute if absent. */
   readonly everyMs?: number;
 }
 
 const EVERY_MS = 60_000;
 /** Jobs removed before the size is measured again. */
 const AT_ONCE = 20;
+const PAUSE_MS = 5;
 const ALL_ENDS = ["succeeded", "failed", "cancelled"] as const;
 
 /** Returns the function that stops it. */
@@ -27,7 +36,7 @@ export function startRetention(core: Core, retention: Retention, log: Log): () =
     if (sweeping || core.refusing !== undefined) return;
     sweeping = true;
     try {
-      const removed = (await removeOld(core, retention)) + (await removeOverSize(core, retention));
+      const removed = (await removeExpired(core, retention)) + (await removeOverSize(core, retention));
       if (removed > 0) log.info({ jobs: removed }, "removed ended jobs");
     } catch (cause) {
       log.warn({ code: asLaboroError(cause).code }, `cannot remove ended jobs: ${String(cause)}`);
@@ -40,10 +49,17 @@ export function startRetention(core: Core, retention: Retention, log: Log): () =
   return () => clearInterval(timer);
 }
 
-async function removeOld(core: Core, { keepForMs }: Retention): Promise<number> {
-  if (keepForMs === undefined) return 0;
-  const old = await endedJobs(core, { olderThanMs: keepForMs, states: [...ALL_ENDS], keep: 0 });
-  return (await removeJobs(core, old)).length;
+/** A few at a time, so that other commits do not wait for long. */
+async function removeExpired(core: Core, { keepMs, keepFailedMs }: Retention): Promise<number> {
+  const keep = { ...(keepMs === undefined ? {} : { keepMs }), ...(keepFailedMs === undefined ? {} : { keepFailedMs }) };
+  let removed = 0;
+  for (;;) {
+    const expired = await core.store.expiredJobs(now(), keep, AT_ONCE);
+    const gone = expired.length === 0 ? 0 : (await removeJobs(core, expired)).length;
+    removed += gone;
+    if (gone === 0 || core.stopping) return removed;
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
 }
 
 async function removeOverSize(core: Core, { keepBytes, keepAtLeastMs }: Retention): Promise<number> {

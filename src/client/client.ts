@@ -1,34 +1,42 @@
-/** The client API: jobs, their results and output, and services. */
-
+/** The client API: jobs, services, events. */
 import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
-import type { JobEnd } from "../model/job.js";
 import type { Submission } from "../model/job-input.js";
-import type { OutputStream } from "../model/outcome.js";
-import type { EndedTask, JobProgress } from "../model/progress.js";
-import type { Range } from "../model/ranges.js";
+import type { JobProgress } from "../model/progress.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
-import type { OutputPiece } from "../model/store.js";
+import type { ScheduleEdit, ScheduleInput } from "../model/schedule.js";
+import { asBuffer, decodeOutput, encodeInput, type TaskDefinition } from "../model/task-definition.js";
 import { addressesOf, type InProcessBroker } from "../protocols/laboro/broker-address.js";
 import { type FollowOptions, followJob } from "./follow.js";
+import { JobHandle } from "./job-handle.js";
 import { ClientLink, DEFAULT_TIMEOUT_MS } from "./link.js";
 
+export { JobHandle, type JobInfo, type TaskResult } from "./job-handle.js";
+
+/** Which broker, and as whom. */
 export interface ConnectOptions {
-  /** One broker, or the brokers of a group, by their URLs; or what `startBroker` returned in this process. */
+  /** One broker, or the brokers of a group, by their URLs or join URLs; or what `startBroker` returned in this process. */
   readonly broker: string | readonly string[] | InProcessBroker;
-  /** Not needed for a broker in this process. */
+  /** Not needed with a join URL, or for a broker in this process. */
   readonly token?: string;
   /** Of the CA that a broker's certificate must come from, as its join URL has it. */
   readonly caFingerprint?: string | undefined;
+  /** What `status` and the dashboard call this client. */
   readonly name?: string;
+  /** Rejects with LABORO_BROKER_UNREACHABLE after this time; 10 s if absent. */
   readonly connectTimeoutMs?: number;
+  /** Ends the attempt to connect, not the connection. */
+  readonly signal?: AbortSignal;
+  /** Reject at once if nothing listens at any of the addresses. Once connected, it reconnects as any other client. */
+  readonly failFast?: boolean;
 }
 
+/** How long to wait for an answer. */
 export interface CallOptions {
   /** Rejects with LABORO_DEADLINE after this time, also while no broker can be reached. Nothing is begun later than that. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Rejects at once with its reason when it is aborted. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** `timeoutMs` is 30 s if absent. */
@@ -38,29 +46,97 @@ export interface RequestOptions extends CallOptions {
   readonly retry?: boolean;
 }
 
-export type JobInfo = OperationOutput<"job">;
-export type TaskResult = OperationOutput<"tasks">["tasks"][number];
+/** A job to come after: its success is needed, or with `any` its end. */
+export type After = number | JobHandle<unknown> | { readonly job: number | JobHandle<unknown>; readonly any?: boolean };
+
+/** How the tasks of a definition are to be run. */
+export interface AddOptions
+  extends CallOptions,
+    Omit<Submission, "recipe" | "entries" | "count" | "numbers" | "after" | "relay" | "resumes"> {
+  readonly after?: After | readonly After[];
+}
+
+/** What happened at the broker. `missed`: events before this one are no longer kept, the state has to be read again. */
+export type BrokerEvent = Omit<OperationOutput<"events">["events"][number], "kind" | "progress"> & {
+  readonly kind: OperationOutput<"events">["events"][number]["kind"] | "missed";
+  /** What the handler gave as its progress. */
+  readonly progress?: unknown;
+};
+
+/** Which events. */
+export interface EventOptions {
+  /** The id of the last event that was seen: what follows it comes first. Only new events if absent. */
+  readonly after?: number;
+  /** Of this job only. */
+  readonly job?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** A worker as the broker knows it: slots, tags, services, what it runs. */
 export type WorkerInfo = OperationOutput<"workers">["workers"][number];
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** A connected client; rejects with a code where the broker cannot be reached or refuses. */
-export async function connect(options: ConnectOptions): Promise<Client> {
+const EVENTS_WAIT_MS = 30_000;
+
+/** A connected client, by a join URL or by options; rejects with a code where the broker cannot be reached or refuses. */
+export async function connect(broker: string | ConnectOptions): Promise<Client> {
+  const options = typeof broker === "string" ? { broker } : broker;
   const link = new ClientLink({
     ...addressesOf(options),
     name: options.name ?? `client:${process.pid}`,
     connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
-    ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
+    failFast: options.failFast ?? false,
   });
-  await link.ready();
+  try {
+    await link.ready({ signal: options.signal });
+  } catch (cause) {
+    link.close();
+    throw cause;
+  }
   return new Client(link);
 }
 
+/** A connection to the broker. It reconnects by itself. */
 export class Client {
   readonly #link: ClientLink;
+  /** Begins with the time, so that new keys are neighbours in the store's index: random ones would touch a page of it each. */
+  readonly #keyPrefix = `${Date.now().toString(36)}-${randomText()}${randomText()}`;
+  #submissions = 0;
+  /** Jobs that the broker submits at points in time. */
+  readonly schedules = new Schedules(this);
 
   constructor(link: ClientLink) {
     this.#link = link;
+  }
+
+  /** Resolves when the link is open; rejects when the broker has refused this client, for a wrong token for example. */
+  ready(options?: CallOptions): Promise<void> {
+    return this.#link.ready(options);
+  }
+
+  /** A job of one task. Rejects with LABORO_BAD_INPUT for an input that the task's schema refuses. */
+  add<Input, Output>(
+    task: TaskDefinition<Input, Output, unknown>,
+    input: NoInfer<Input>,
+    options?: AddOptions,
+  ): Promise<JobHandle<Output>> {
+    return this.addMany(task, [input], options);
+  }
+
+  /** One job with a task for each input. */
+  async addMany<Input, Output>(
+    task: TaskDefinition<Input, Output, unknown>,
+    inputs: readonly NoInfer<Input>[],
+    { timeoutMs, signal, after, ...options }: AddOptions = {},
+  ): Promise<JobHandle<Output>> {
+    const entries: (string | Uint8Array)[] = [];
+    for (const input of inputs) entries.push(await encodeInput(task, input));
+    const recipe = { kind: "call" as const, service: task.name };
+    const dependencies = after === undefined ? {} : { after: dependenciesOf(after) };
+    const submission: Submission = { ...options, ...dependencies, recipe, entries };
+    const job = await this.submit(submission, { timeoutMs, signal });
+    return new JobHandle(this, job.id, task, job.existed);
   }
 
   /**
@@ -69,51 +145,99 @@ export class Client {
    */
   async submit(submission: Submission, options: CallOptions = {}): Promise<JobHandle> {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
-    const input = { ...submission, idempotencyKey: submission.idempotencyKey ?? crypto.randomUUID() };
+    const { at } = submission;
+    const time = at instanceof Date ? { at: at.getTime() } : {};
+    const input = { ...submission, ...time, idempotencyKey: submission.idempotencyKey ?? this.#nextKey() };
     const message = { type: "OPERATION", operation: "submit", input } as const;
     const answer = await this.#link.sendAndWait(message, { timeoutMs, signal, repeatable: true });
-    return new JobHandle(this, (answer as OperationOutput<"submit">).job);
+    const { job, existed } = answer as OperationOutput<"submit">;
+    return new JobHandle(this, job, undefined, existed);
   }
 
-  job(id: number): JobHandle {
-    return new JobHandle(this, id);
+  #nextKey(): string {
+    return `${this.#keyPrefix}-${(++this.#submissions).toString(36).padStart(6, "0")}`;
+  }
+
+  /** A job by its number; with its task, the results are typed. */
+  job(id: number): JobHandle;
+  job<Output>(id: number, task: TaskDefinition<unknown, Output, unknown>): JobHandle<Output>;
+  job(id: number, task?: TaskDefinition): JobHandle<unknown> {
+    return new JobHandle(this, id, task);
   }
 
   /** Newest first, a page at a time. */
-  jobs(options: OperationInput<"jobs"> = {}): Promise<OperationOutput<"jobs">> {
-    return this.ask("jobs", options);
+  jobs(which: OperationInput<"jobs"> = {}, options?: CallOptions): Promise<OperationOutput<"jobs">> {
+    return this.ask("jobs", which, options);
   }
 
-  async workers(): Promise<readonly WorkerInfo[]> {
-    return (await this.ask("workers", {})).workers;
+  /** All workers, connected or not. */
+  async workers(options?: CallOptions): Promise<readonly WorkerInfo[]> {
+    return (await this.ask("workers", {}, options)).workers;
   }
 
-  async drain(worker: string): Promise<void> {
-    await this.ask("drain", { worker });
+  /** Gives a worker nothing new. */
+  async drain(worker: string, options?: CallOptions): Promise<void> {
+    await this.ask("drain", { worker }, options);
   }
 
   /** Lets it end its tasks and leave; with `slots` only so many of its slots, with `now` without waiting for its tasks. */
-  async stopWorker(worker: string, options: Omit<OperationInput<"stop">, "worker"> = {}): Promise<void> {
-    await this.ask("stop", { worker, ...options });
+  async stopWorker(
+    worker: string,
+    how: Omit<OperationInput<"stop">, "worker"> = {},
+    options?: CallOptions,
+  ): Promise<void> {
+    await this.ask("stop", { worker, ...how }, options);
   }
 
   /** Ask a service; rejects with LABORO_SERVICE_FAILED and the service's message if it failed. */
-  async request(service: string, body: Uint8Array | string = "", options: RequestOptions = {}): Promise<Uint8Array> {
+  async request(service: string, body: Uint8Array | string = "", options: RequestOptions = {}): Promise<Buffer> {
     const { pool = DEFAULT_POOL, retry = false } = options;
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
     const message = { type: "REQUEST", service, body: bytes, pool, retry } as const;
-    return (await this.#link.sendAndWait(message, options)) as Uint8Array;
+    return asBuffer((await this.#link.sendAndWait(message, options)) as Uint8Array);
+  }
+
+  /** Ask a service that speaks JSON, or a task's handler: a request, which is not stored. */
+  call<Input, Output>(
+    task: TaskDefinition<Input, Output, unknown>,
+    input: NoInfer<Input>,
+    options?: RequestOptions,
+  ): Promise<Output>;
+  call(service: string, value: unknown, options?: RequestOptions): Promise<unknown>;
+  async call(given: TaskDefinition | string, value: unknown, options?: RequestOptions): Promise<unknown> {
+    const task = typeof given === "string" ? { name: given, input: undefined, output: undefined } : given;
+    const reply = await this.request(task.name, await encodeInput(task, value), options);
+    return decodeOutput(task, reply);
   }
 
   /** An operation of the broker by name; docs/reference/api.md lists them. */
   ask<Name extends OperationName>(
     operation: Name,
     input: OperationInput<Name>,
-    options?: CallOptions,
-  ): Promise<OperationOutput<Name>>;
-  ask(operation: string, input: unknown, options?: CallOptions): Promise<unknown>;
-  ask(operation: string, input: unknown, { timeoutMs, signal }: CallOptions = {}): Promise<unknown> {
-    return this.#link.sendAndWait({ type: "OPERATION", operation, input }, { timeoutMs, signal });
+    { timeoutMs, signal }: CallOptions = {},
+  ): Promise<OperationOutput<Name>> {
+    const answer = this.#link.sendAndWait({ type: "OPERATION", operation, input }, { timeoutMs, signal });
+    return answer as Promise<OperationOutput<Name>>;
+  }
+
+  /** Events as they happen, across lost connections and restarts of the broker, until the signal is aborted. */
+  async *events({ after, job, signal }: EventOptions = {}): AsyncGenerator<BrokerEvent, void> {
+    const which = job === undefined ? {} : { job };
+    let last = after ?? (await this.ask("events", which, { signal })).last;
+    for (;;) {
+      let page: OperationOutput<"events">;
+      try {
+        page = await this.ask("events", { ...which, after: last, waitMs: EVENTS_WAIT_MS }, { signal });
+      } catch (cause) {
+        if (!(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_GONE" || this.closed) throw cause;
+        await this.ready({ signal });
+        continue;
+      }
+      if (page.missed) yield { id: last, at: Date.now(), kind: "missed" };
+      for (const { progress, ...event } of page.events)
+        yield progress === undefined ? event : { ...event, progress: JSON.parse(progress) as unknown };
+      last = page.last;
+    }
   }
 
   /** What happens at a job, as it happens, until it has ended. Goes on after a restart of the broker. */
@@ -126,85 +250,107 @@ export class Client {
     return this.#link.closed;
   }
 
+  /** Ends the connection. Whatever waits for an answer is rejected. */
   close(): void {
     this.#link.close();
   }
+
+  /** `close()`, for `await using`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
 }
 
-export class JobHandle {
-  readonly id: number;
+/** For names that nobody else makes. It is no secret, so the crypto module is not loaded for it. */
+const randomText = (): string => Math.random().toString(36).slice(2);
+
+function dependenciesOf(after: After | readonly After[]): { readonly job: number; readonly any?: boolean }[] {
+  const idOf = (job: number | JobHandle<unknown>): number => (typeof job === "number" ? job : job.id);
+  return [after].flat().map((one: After) => {
+    if (typeof one === "number" || one instanceof JobHandle) return { job: idOf(one) };
+    return { job: idOf(one.job), ...(one.any === true && { any: true }) };
+  });
+}
+
+/** A schedule as the broker has it. */
+export type ScheduleInfo = OperationOutput<"schedule">;
+
+/** When runs are started: `cron` with a `timeZone`, or `everyMs`; and the rules for them. */
+export type ScheduleWhen = Omit<ScheduleInput, "job">;
+
+/** How the job of each run is submitted. */
+export type ScheduledTaskOptions = Omit<
+  Submission,
+  "recipe" | "entries" | "count" | "numbers" | "after" | "relay" | "resumes" | "idempotencyKey"
+>;
+
+/** `client.schedules`. */
+export class Schedules {
   readonly #client: Client;
 
-  constructor(client: Client, id: number) {
+  constructor(client: Client) {
     this.#client = client;
-    this.id = id;
   }
 
-  /** How it ended, once it has. Survives a restart of the broker. */
-  async wait(options: CallOptions = {}): Promise<JobEnd> {
-    for await (const { ended } of this.#client.follow(this.id, { ...options, tasks: false }))
-      if (ended !== undefined) return ended;
-    throw new LaboroError("LABORO_INTERNAL", `job ${this.id} was not followed to its end`);
+  /** Adds a schedule, or replaces the one of this name: a program may call it at each start. */
+  set(name: string, schedule: ScheduleInput, options?: CallOptions): Promise<ScheduleInfo> {
+    return this.#client.ask("scheduleSet", { ...schedule, schedule: name }, options);
   }
 
-  info(): Promise<JobInfo> {
-    return this.#client.ask("job", { job: this.id });
+  /** The same for a task with one input. */
+  async setTask<Input, Output>(
+    name: string,
+    when: ScheduleWhen,
+    task: TaskDefinition<Input, Output, unknown>,
+    input: NoInfer<Input>,
+    job: ScheduledTaskOptions = {},
+  ): Promise<ScheduleInfo> {
+    const entries = [await encodeInput(task, input)];
+    return this.set(name, { ...when, job: { ...job, recipe: { kind: "call", service: task.name }, entries } });
   }
 
-  /**
-   * In order of index, fetched page by page; with `follow` as tasks end, until the job has ended, each with its output if that is small.
-   * Cancelled tasks that never ran have none.
-   */
-  async *results(options: { readonly follow?: boolean } = {}): AsyncGenerator<TaskResult & Pick<EndedTask, "output">> {
-    if (options.follow === true) {
-      for await (const { tasks } of this.#client.follow(this.id)) yield* tasks;
-      return;
+  /** What is absent stays as it is. */
+  edit(
+    name: string,
+    changes: ScheduleEdit & Pick<OperationInput<"scheduleEdit">, "unset">,
+    options?: CallOptions,
+  ): Promise<ScheduleInfo> {
+    return this.#client.ask("scheduleEdit", { ...changes, schedule: name }, options);
+  }
+
+  /** With its next points in time. Rejects with LABORO_NO_SUCH_SCHEDULE. */
+  get(name: string, options?: CallOptions): Promise<ScheduleInfo> {
+    return this.#client.ask("schedule", { schedule: name }, options);
+  }
+
+  /** By name. */
+  async *list(options?: CallOptions): AsyncGenerator<ScheduleInfo, void> {
+    for (let after: string | undefined; ; ) {
+      const page = await this.#client.ask("schedules", { limit: 1000, ...(after && { after }) }, options);
+      yield* page.schedules;
+      after = page.next;
+      if (after === undefined) return;
     }
-    let from: number | undefined = 0;
-    while (from !== undefined) {
-      const page: OperationOutput<"tasks"> = await this.#client.ask("tasks", { job: this.id, from });
-      yield* page.tasks;
-      from = page.next;
-    }
   }
 
-  /** The pieces of a task's output in order; a jump in the offsets is what the cap dropped. */
-  async *output(index: number, options: { attempt?: number; stream?: OutputStream } = {}): AsyncGenerator<OutputPiece> {
-    let from: number | undefined = 0;
-    while (from !== undefined) {
-      const input: OperationInput<"output"> = { job: this.id, index, from, ...options };
-      const page: OperationOutput<"output"> = await this.#client.ask("output", input);
-      yield* page.pieces;
-      from = page.next;
-    }
+  /** Starts no more runs until `resume`. */
+  pause(name: string, options?: CallOptions): Promise<ScheduleInfo> {
+    return this.#client.ask("schedulePause", { schedule: name }, options);
   }
 
-  /** All of one stream of a task as text. */
-  async text(index: number, stream: OutputStream = "stdout"): Promise<string> {
-    const parts: Uint8Array[] = [];
-    for await (const piece of this.output(index, { stream })) parts.push(piece.bytes);
-    return Buffer.concat(parts).toString();
+  /** What passed while it was paused is not made up for. */
+  resume(name: string, options?: CallOptions): Promise<ScheduleInfo> {
+    return this.#client.ask("scheduleResume", { schedule: name }, options);
   }
 
-  async explain(index: number): Promise<string> {
-    return (await this.#client.ask("explain", { job: this.id, index })).reason;
+  /** Starts a run now. */
+  async run(name: string, options?: CallOptions): Promise<JobHandle> {
+    const { job } = await this.#client.ask("scheduleRun", { schedule: name }, options);
+    return new JobHandle(this.#client, job);
   }
 
-  async hold(): Promise<void> {
-    await this.#client.ask("hold", { job: this.id });
-  }
-
-  async release(): Promise<void> {
-    await this.#client.ask("release", { job: this.id });
-  }
-
-  /** Durable when it resolves: these tasks, or all, end as cancelled, even if a result arrives later. */
-  async cancel(tasks?: readonly Range[], reason?: string): Promise<void> {
-    await this.#client.ask("cancel", { job: this.id, ...(tasks && { tasks }), ...(reason && { reason }) });
-  }
-
-  /** Run finished tasks again: those that failed or were cancelled, unless other states are named. Returns how many. */
-  async rerun(options: { states?: readonly JobEnd[]; tasks?: readonly Range[] } = {}): Promise<number> {
-    return (await this.#client.ask("rerun", { job: this.id, ...options })).count;
+  /** The jobs of its runs stay. */
+  async remove(name: string, options?: CallOptions): Promise<void> {
+    await this.#client.ask("scheduleRemove", { schedule: name }, options);
   }
 }

@@ -4,29 +4,21 @@
  *   2. `access.json` in the data directory that was given explicitly; a broker on this machine writes it
  *   3. LABORO_BROKER in the environment: a join URL, or `@FILE`
  *   4. `access.json` in the data directory that LABORO_DATA names, or in the default one
- *
- * A join URL is `https://TOKEN@HOST:PORT#CA-FINGERPRINT`; `http://` is for this machine only. Several join URLs, of brokers
- * of one group, are separated by commas or spaces.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { isLoopback } from "../base/addresses.js";
-import { badInput, errnoOf, LaboroError } from "../base/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
 import { refuseForeignDirectory } from "../base/files/private-directory.js";
-import { normalizeFingerprint } from "../protocols/laboro/dial-tls.js";
+import {
+  type BrokerAccess,
+  badAccess,
+  normalizeFingerprint,
+  parseJoinUrl,
+  parseJoinUrls,
+} from "../protocols/laboro/broker-address.js";
 
-export interface BrokerAccess {
-  /** Without token and fingerprint. */
-  readonly urls: readonly string[];
-  readonly token: string;
-  /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
-  readonly caFingerprint?: string;
-  /** Where this was found, for messages. */
-  readonly source: string;
-}
-
-export interface FindBrokerOptions {
+interface FindBrokerOptions {
   /** The value of `--broker` or `--join`: `@FILE`. */
   readonly broker?: string | undefined;
   /** The value of `--data`. */
@@ -61,48 +53,9 @@ export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
   return fromAccessFile(join(dir, ACCESS_FILE));
 }
 
-/** Throws LABORO_BAD_INPUT. The message never contains the token: messages end up in logs. */
-export function parseJoinUrls(text: string, source: string): BrokerAccess {
-  const all = text.split(/[\s,]+/).filter((part) => part !== "");
-  const found = all.map((part) => parseOne(part, source));
-  const [first] = found;
-  if (first === undefined) throw badAccess(source, `is empty, expected ${JOIN_URL_FORMAT}`);
-  for (const { token, caFingerprint } of found) {
-    if (token !== first.token || caFingerprint !== first.caFingerprint) {
-      throw badAccess(source, "names brokers with different tokens or fingerprints: those of one group have the same");
-    }
-  }
-  if (first.token === "") throw badAccess(source, `has no token, expected ${JOIN_URL_FORMAT}`);
-  return { ...first, urls: found.flatMap(({ urls }) => urls) };
-}
-
 const ARGUMENT_REFUSED =
   "takes @FILE, a file that holds the broker's URL with its token: every user of this machine can read arguments. " +
   "LABORO_BROKER takes the URL itself";
-
-const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
-
-function parseOne(text: string, source: string): BrokerAccess {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw badAccess(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
-  }
-  if (url.protocol === "http:" && !isLoopback(url.hostname)) {
-    throw badAccess(
-      source,
-      `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`,
-    );
-  }
-  const token = decoded(url.username) ?? decoded(url.password) ?? "";
-  const urls = [`${url.protocol}//${url.host}`];
-  const given = url.hash.slice(1);
-  if (given === "") return { urls, token, source };
-  const caFingerprint = normalizeFingerprint(decoded(given) ?? "");
-  if (caFingerprint === undefined) {
-    throw badAccess(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
-  }
-  return { urls, token, caFingerprint, source };
-}
 
 function fromText(text: string, source: string): BrokerAccess {
   if (!text.startsWith("@")) return parseJoinUrls(text, source);
@@ -130,7 +83,7 @@ function fromAccessFile(file: string): BrokerAccess {
   if (typeof url !== "string" || typeof token !== "string") {
     throw unreachable(`${file} does not say where the broker is: start it again, or name one with --broker`);
   }
-  const parsed = parseOne(url, file);
+  const parsed = parseJoinUrl(url, file);
   if (ca === undefined) return { ...parsed, token };
   const caFingerprint = typeof ca === "string" ? normalizeFingerprint(ca) : undefined;
   // Without it any CA of the system would be accepted: that is not what the broker wrote.
@@ -146,16 +99,6 @@ function fieldsOf(text: string): Readonly<Record<string, unknown>> {
     return {};
   }
 }
-
-function decoded(text: string): string | undefined {
-  try {
-    return text === "" ? undefined : decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
-const badAccess = (source: string, text: string, cause?: unknown): LaboroError => badInput(`${source} ${text}`, cause);
 
 const unreachable = (text: string, cause?: unknown): LaboroError =>
   new LaboroError("LABORO_BROKER_UNREACHABLE", text, { cause });

@@ -1,5 +1,6 @@
 /** A job that a client follows, until it has ended. The link asks again after a lost connection, and names the tasks that came. */
-import { badInput, LaboroError } from "../base/errors.js";
+import { checkTimeout, MAX_TIMER_MS } from "../base/clock.js";
+import { LaboroError } from "../base/errors.js";
 import { EndedTasks } from "../model/ended-tasks.js";
 import { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/progress.js";
@@ -10,6 +11,7 @@ import type { ClientLink } from "./link.js";
 /** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
 export type TakeOutput = (output: TaskOutput) => Promise<void>;
 
+/** What to report of a job, and for how long. */
 export interface FollowOptions {
   /** Tasks that are not wanted. */
   readonly has?: Ranges;
@@ -30,7 +32,6 @@ export interface FollowOptions {
 const CREDIT_STEP = 250;
 /** Ranges that are named to the broker. What it sends twice is dropped here. */
 const MAX_RANGES = 50_000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Every end of a task once, in batches; the last one has `ended`. */
 export async function* followJob(
@@ -90,9 +91,4 @@ export async function* followJob(
     signal?.removeEventListener("abort", onAbort);
     follow.end();
   }
-}
-
-export function checkTimeout(timeoutMs: number | undefined): void {
-  if (timeoutMs === undefined || (timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY)) return;
-  throw badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`);
 }

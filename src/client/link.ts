@@ -9,12 +9,12 @@
  * without a reply are rejected with LABORO_BROKER_GONE: whether the broker received them is not known, so the caller decides whether
  * to repeat them. Those that may be repeated are sent again on the next connection instead. The link reconnects by itself.
  */
-import { now } from "../base/clock.js";
-import { badInput, LaboroError } from "../base/errors.js";
+import { checkTimeout, MAX_TIMER_MS, type WaitOptions, waitFor } from "../base/clock.js";
+import { LaboroError } from "../base/errors.js";
 import type { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/progress.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
-import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
+import { type Dial, dial, isAbsent, type LinkOf } from "../protocols/laboro/dial.js";
 import {
   type FollowRequest,
   type FromClient,
@@ -27,9 +27,9 @@ import type { TakeOutput } from "./follow.js";
 type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Type }>, "id" | "deadline">;
 
 /** The link adds number and deadline. */
-export type ClientMessage = Sent<"REQUEST"> | Sent<"OPERATION">;
+type ClientMessage = Sent<"REQUEST"> | Sent<"OPERATION">;
 
-export interface SendOptions {
+interface SendOptions {
   /** Rejects with LABORO_DEADLINE after this time, and the broker begins nothing later. A REQUEST has 30 s if absent. */
   readonly timeoutMs?: number | undefined;
   /** Rejects with the signal's reason when it is aborted. */
@@ -40,20 +40,26 @@ export interface SendOptions {
 
 interface PendingReply {
   readonly message: ClientMessage;
-  /** On the clock of this process. */
-  readonly deadline: number | undefined;
+  readonly timeoutMs: number | undefined;
+  /** On the clock of this process; infinite where the message has none. */
+  readonly deadline: number;
+  /** When to stop waiting: at the deadline, or a moment after it. */
+  giveUpAt: number;
   readonly repeatable: boolean;
+  readonly signal: AbortSignal | undefined;
+  onAbort: (() => void) | undefined;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
 
 export const DEFAULT_TIMEOUT_MS = 30_000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
+/** So many messages are looked through for those past their deadline at most, in a millisecond on average. */
+const PENDING_PER_MS = 1_000;
 /** The refusal of a connected broker says why there was no answer: it has this long to arrive after the deadline. */
 const REFUSAL_SLACK_MS = 100;
 
 /** A job that is followed. */
-export interface LinkFollow {
+interface LinkFollow {
   readonly job: JobId;
   /** What to ask the broker for, on each connection. */
   readonly request: () => Omit<FollowRequest, "job">;
@@ -65,7 +71,7 @@ export interface LinkFollow {
   readonly onError: (error: LaboroError) => void;
 }
 
-export interface ClientLinkOptions {
+interface ClientLinkOptions {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;
   /** The CA of `https:` brokers, where they are known by its fingerprint. */
@@ -75,6 +81,8 @@ export interface ClientLinkOptions {
   readonly pinned?: boolean;
   /** Give up when no broker answers within this time; the link is tried for ever if absent. */
   readonly connectTimeoutMs?: number;
+  /** Give up at once where nothing listens at any of the URLs. */
+  readonly failFast?: boolean;
 }
 
 export class ClientLink {
@@ -94,6 +102,8 @@ export class ClientLink {
   #readyWaiters: (() => void)[] = [];
   #deadline: NodeJS.Timeout | undefined;
   #lastError: LaboroError | undefined;
+  #giveUpTimer: NodeJS.Timeout | undefined;
+  #nextGiveUpAt = Number.POSITIVE_INFINITY;
 
   constructor(options: ClientLinkOptions) {
     this.#options = options;
@@ -103,7 +113,7 @@ export class ClientLink {
       token: options.token,
       ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       onOpen: (link) => {
-        this.#openedAt = now();
+        this.#openedAt = monotonicMs();
         link.send({ type: "HELLO", version: LINK_VERSION, name: options.name });
       },
       onMessages: (batch, link) => {
@@ -113,14 +123,17 @@ export class ClientLink {
         const error = new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`);
         this.#link = undefined;
         this.#lastError = error;
-        for (const pending of [...this.#pendingReplies.values()]) if (!pending.repeatable) pending.reject(error);
+        for (const [id, pending] of [...this.#pendingReplies])
+          if (!pending.repeatable) this.#settled(id, pending).reject(error);
         this.#endFollows(error, ({ reconnect }) => !reconnect);
       },
       onRefused: (error) => this.close(error),
       onUnreachable: (error) => {
         this.#lastError = error;
+        // A broker that was there once may come back.
+        const failFast = options.failFast === true && this.#openedAt === 0;
         // Another server has this address: retrying does not help.
-        if (error.code === "LABORO_BAD_CERTIFICATE") this.close(error);
+        if (error.code === "LABORO_BAD_CERTIFICATE" || (failFast && isAbsent(error))) this.close(error);
       },
     });
     const { connectTimeoutMs } = options;
@@ -140,70 +153,98 @@ export class ClientLink {
   }
 
   /** Resolves at HELLO_ACK; rejects if the broker refuses the client or cannot be reached in time. */
-  ready(): Promise<void> {
+  ready(options: WaitOptions = {}): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (this.#link !== undefined) return Promise.resolve();
-    return new Promise((resolve, reject) => {
+    const open = new Promise<void>((resolve, reject) => {
       this.#readyWaiters.push(() => (this.#closed === undefined ? resolve() : reject(this.#closed)));
     });
+    return waitFor(open, options, () => `not connected within ${options.timeoutMs} ms${this.whyNoAnswer()}`);
   }
 
   /** Sends a message with a new id and waits for its reply. */
-  sendAndWait(message: ClientMessage, options: SendOptions = {}): Promise<unknown> {
+  async sendAndWait(message: ClientMessage, options: SendOptions = {}): Promise<unknown> {
     const { signal, repeatable = false } = options;
     const timeoutMs = options.timeoutMs ?? (message.type === "REQUEST" ? DEFAULT_TIMEOUT_MS : undefined);
-    if (this.#closed !== undefined) return Promise.reject(this.#closed);
-    if (signal?.aborted === true) return Promise.reject(signal.reason);
-    if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY))
-      return Promise.reject(badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`));
+    if (this.#closed !== undefined) throw this.#closed;
+    signal?.throwIfAborted();
+    checkTimeout(timeoutMs);
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
-      const cancel = (error: unknown): void => {
-        this.#link?.send({ type: "CANCEL_REQUEST", id });
-        pending.reject(error);
-      };
-      const onAbort = (): void => cancel(signal?.reason);
-      const giveUp = (): void => cancel(this.#noAnswer(message, timeoutMs));
-      const onTimeout = (): void => {
-        if (this.#link === undefined) giveUp();
-        else timer = setTimeout(giveUp, REFUSAL_SLACK_MS);
-      };
-      let timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, Math.min(timeoutMs, MAX_TIMER_MS));
-      const settle = (): void => {
-        this.#pendingReplies.delete(id);
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", onAbort);
-      };
+      const deadline = timeoutMs === undefined ? Number.POSITIVE_INFINITY : monotonicMs() + timeoutMs;
       const pending: PendingReply = {
-        ...{ message, repeatable, deadline: timeoutMs === undefined ? undefined : now() + timeoutMs },
-        resolve: (value) => {
-          settle();
-          resolve(value);
-        },
-        reject: (error) => {
-          settle();
-          reject(error);
+        ...{
+          message,
+          timeoutMs,
+          deadline,
+          giveUpAt: deadline,
+          repeatable,
+          signal,
+          onAbort: undefined,
+          resolve,
+          reject,
         },
       };
-      signal?.addEventListener("abort", onAbort);
       this.#pendingReplies.set(id, pending);
+      if (deadline < this.#nextGiveUpAt) this.#giveUpLater(deadline);
+      if (signal !== undefined) {
+        pending.onAbort = () => this.#cancel(id, signal.reason);
+        signal.addEventListener("abort", pending.onAbort);
+      }
       if (this.#link !== undefined) this.#send(id, pending, this.#link);
     });
   }
 
-  #send(
-    id: number,
-    { message, deadline = Number.POSITIVE_INFINITY, reject }: PendingReply,
-    link: LinkOf<"client">,
-  ): void {
-    // Its timer rejects it in a moment.
-    if (deadline <= now()) return;
+  /** Takes the message out of those that wait. The caller settles it. */
+  #settled(id: number, pending: PendingReply): PendingReply {
+    this.#pendingReplies.delete(id);
+    if (pending.onAbort !== undefined) pending.signal?.removeEventListener("abort", pending.onAbort);
+    return pending;
+  }
+
+  #cancel(id: number, error: unknown): void {
+    const pending = this.#pendingReplies.get(id);
+    if (pending === undefined) return;
+    this.#link?.send({ type: "CANCEL_REQUEST", id });
+    this.#settled(id, pending).reject(error);
+  }
+
+  /** One timer for all deadlines. A message that is answered in time, as nearly all are, costs it nothing. */
+  #giveUpLater(at: number): void {
+    this.#nextGiveUpAt = at;
+    clearTimeout(this.#giveUpTimer);
+    if (at === Number.POSITIVE_INFINITY) return;
+    const inMs = Math.min(Math.max(1, Math.ceil(at - monotonicMs())), MAX_TIMER_MS);
+    this.#giveUpTimer = setTimeout(() => this.#giveUp(), inMs);
+  }
+
+  #giveUp(): void {
+    const time = monotonicMs();
+    let next = Number.POSITIVE_INFINITY;
+    for (const [id, pending] of this.#pendingReplies) {
+      if (pending.giveUpAt <= time) {
+        const waits = this.#link !== undefined && pending.giveUpAt === pending.deadline;
+        if (waits) pending.giveUpAt = time + REFUSAL_SLACK_MS;
+        else this.#cancel(id, this.#noAnswer(pending.message, pending.timeoutMs));
+      }
+      if (pending.giveUpAt > time) next = Math.min(next, pending.giveUpAt);
+    }
+    // Where many wait, they are looked through less often.
+    this.#giveUpLater(Math.max(next, time + this.#pendingReplies.size / PENDING_PER_MS));
+  }
+
+  #send(id: number, pending: PendingReply, link: LinkOf<"client">): void {
+    const { message, deadline } = pending;
+    // The timer rejects it in a moment.
+    if (deadline <= monotonicMs()) return;
     const sinceOpen = deadline - this.#openedAt;
     try {
-      if (message.type === "REQUEST") link.send({ ...message, id, deadline: sinceOpen });
-      else link.send({ ...message, id, ...(sinceOpen < Number.POSITIVE_INFINITY ? { deadline: sinceOpen } : {}) });
+      if (message.type === "REQUEST") {
+        const { service, body, pool, retry } = message;
+        link.send({ type: "REQUEST", id, service, body, pool, retry, deadline: sinceOpen });
+      } else link.send({ ...message, id, ...(sinceOpen < Number.POSITIVE_INFINITY ? { deadline: sinceOpen } : {}) });
     } catch (cause) {
-      reject(cause);
+      this.#settled(id, pending).reject(cause);
     }
   }
 
@@ -244,8 +285,9 @@ export class ClientLink {
     if (this.#closed !== undefined) return;
     this.#closed = why;
     clearTimeout(this.#deadline);
+    this.#giveUpLater(Number.POSITIVE_INFINITY);
     this.#dial.stop(1000, "");
-    for (const pending of [...this.#pendingReplies.values()]) pending.reject(why);
+    for (const [id, pending] of [...this.#pendingReplies]) this.#settled(id, pending).reject(why);
     this.#endFollows(why, () => true);
     for (const wake of this.#readyWaiters.splice(0)) wake();
   }
@@ -283,6 +325,7 @@ export class ClientLink {
       if (message.type === "ERROR") follow?.onError(new LaboroError(message.code, message.message));
       return;
     }
+    this.#settled(message.id, pending);
     if (message.type === "RESULT") pending.resolve(message.value);
     else if (message.type === "ERROR") pending.reject(new LaboroError(message.code, message.message));
     else if (message.error === undefined) pending.resolve(message.body);
@@ -306,4 +349,10 @@ export class ClientLink {
     for (const { link, output } of this.#taken.values()) link.send({ type: "TAKEN", ...output });
     this.#taken.clear();
   }
+}
+
+/** For deadlines. `performance` would load a module of its own, which takes a part of the start of a verb. */
+function monotonicMs(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1e3 + nanoseconds / 1e6;
 }

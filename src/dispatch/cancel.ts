@@ -53,8 +53,9 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
   const carve = (waiting: WaitingRange): WaitingRange[] | undefined => {
     const cancelled = countOf(intersection(waiting, job.cancels));
     if (cancelled === 0) return undefined;
-    const { attempt, failures, crashes, notBefore, avoid } = waiting;
-    const history = { attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
+    const { attempt, failures, crashes, notBefore, waitMs, avoid } = waiting;
+    const wait = waitMs === undefined ? { notBefore } : { notBefore, waitMs };
+    const history = { attempt, failures, crashes, ...wait, ...(avoid === undefined ? {} : { avoid }) };
     const pieces = difference(waiting, job.cancels).map((range) => ({
       ...range,
       ...history,

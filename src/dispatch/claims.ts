@@ -3,7 +3,9 @@ import type { TaskResult } from "../model/outcome.js";
 import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
-import { addWaiting, reindexJob } from "./job-queue.js";
+import { addWaiting, reindexJob, releaseWaiting } from "./job-queue.js";
+import { countLimited, isLimitedByStore, mayLeaseJobAgain } from "./named-limits.js";
+import { countRuns, mayPlace, setAtOnce } from "./run-limits.js";
 import { fitCount, occupy } from "./signature.js";
 import {
   type Claim,
@@ -61,8 +63,7 @@ export function addClaim(
     beside.splice(firstEndingAtOrAfter(beside, claim.first), 0, claim);
   }
   job.claims.add(claim);
-  job.assigned += open;
-  worker.assigned += open;
+  countAssigned(state, claim, open);
   addPrefetched(state, claim, open);
   if (tasks !== undefined) addStarted(claim, openTasks(claim, STARTED).length);
   return claim;
@@ -74,6 +75,14 @@ export function setTaskState(claim: Claim, index: number, to: TaskState): void {
   claim.tasks[at] = to;
 }
 
+function countAssigned(state: State, { worker, job }: Claim, count: number): void {
+  job.assigned += count;
+  worker.assigned += count;
+  countRuns(worker, job, count);
+  if (job.signature.limits !== undefined) countLimited(state, job.signature, count);
+  if (count < 0) mayLeaseJobAgain(state, job);
+}
+
 function addStarted(claim: Claim, count: number): void {
   claim.started += count;
   claim.job.started += count;
@@ -82,9 +91,10 @@ function addStarted(claim: Claim, count: number): void {
 
 /** Places as many prefetched tasks as fit into the worker's free slots, at most `max`. */
 export function placePrefetched(state: State, claim: Claim, max = claim.prefetched): void {
-  const count = Math.min(max, claim.prefetched, fitCount(claim.worker, claim.job.signature));
+  const { worker, job } = claim;
+  const count = Math.min(max, claim.prefetched, fitCount(worker, job.signature), mayPlace(worker, job));
   if (count <= 0) return;
-  occupy(claim.worker, claim.job.job.requirement.needs, count, claim.passed);
+  occupy(worker, job.job.requirement.needs, count, claim.passed);
   claim.placed += count;
   addPrefetched(state, claim, -count);
 }
@@ -120,8 +130,7 @@ export function removeFromClaim(state: State, claim: Claim, index: number): void
   setTaskState(claim, index, GONE);
   claim.startedAt?.delete(index);
   claim.open--;
-  claim.job.assigned--;
-  claim.worker.assigned--;
+  countAssigned(state, claim, -1);
   if (claim.placed > 0) {
     claim.placed--;
     occupy(claim.worker, claim.job.job.requirement.needs, -1, claim.passed);
@@ -137,8 +146,7 @@ export function dropClaim(state: State, claim: Claim): void {
   if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed, claim.passed);
   claim.placed = 0;
   addPrefetched(state, claim, -claim.prefetched);
-  job.assigned -= claim.open;
-  worker.assigned -= claim.open;
+  countAssigned(state, claim, -claim.open);
   claim.open = 0;
   addStarted(claim, -claim.started);
   job.claims.delete(claim);
@@ -164,6 +172,7 @@ export interface ReturnedTask {
   readonly failures: number;
   readonly crashes: number;
   readonly notBefore: number;
+  readonly waitMs?: number;
 }
 
 export interface TaskReturn {
@@ -194,7 +203,7 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
     worker: worker.profile.id,
   }));
   const goes: TaskRange[] = [];
-  for (const { failures, crashes, notBefore, ranges } of groupByHistory(back.returned)) {
+  for (const { ranges, ...history } of groupByHistory(back.returned)) {
     for (const range of ranges) {
       const avoid = back.avoid === true ? { avoid: worker.profile.id } : {};
       goes.push({
@@ -202,13 +211,12 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
         ...range,
         id: newTaskRangeId(state),
         attempt: claim.attempt,
-        failures,
-        crashes,
-        notBefore,
+        ...history,
         ...avoid,
       });
     }
   }
+  const limited = isLimitedByStore(state, job.job.limits);
   out.writes.push({
     op: "replace",
     job: job.id,
@@ -216,16 +224,22 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
     replacements: [...stays, ...goes],
     earlierAttempts: back.earlierAttempts ?? [],
     cancelled: cancelled.length,
+    ...(limited ? { limited } : {}),
   });
+  const atOnce = worker.runShares.get(job)?.atOnce;
   dropClaim(state, claim);
   for (const piece of stays) {
     const states = claim.tasks.slice(piece.first - claim.first, piece.last - claim.first + 1);
     const entered = addClaim(state, worker, job, { ...piece, rangeId: piece.id }, states);
     entered.startedAt = startedWithin(claim, piece);
     entered.passed = claim.passed;
+    // The claim may have been all that the worker had of the job.
+    if (atOnce !== undefined) setAtOnce(worker, job, atOnce);
     placePrefetched(state, entered);
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);
+  // They would count against the limits while they wait. Each start needs a lease of its own.
+  if (limited) releaseWaiting(state, out, job);
   reindexJob(state, job);
 }
 
@@ -251,10 +265,8 @@ function groupByHistory(
     if (group === undefined) groups.set(key, { sample: one, indices: [one.index] });
     else group.indices.push(one.index);
   }
-  return [...groups.values()].map(({ sample, indices }) => ({
-    failures: sample.failures,
-    crashes: sample.crashes,
-    notBefore: sample.notBefore,
+  return [...groups.values()].map(({ sample: { index: _, ...history }, indices }) => ({
+    ...history,
     ranges: rangesOf(indices.sort((a, b) => a - b)),
   }));
 }

@@ -21,8 +21,10 @@ export function onCommitted(
   results.forEach((result, i) => {
     const write = writes[i];
     if (write === undefined) return;
-    if (result.op === "lease" && write.op === "lease") {
-      onGranted(state, out, write.job, result.taskRanges, result.mayLease, now);
+    if (result.op === "submit" && result.replaced?.progress !== undefined) {
+      onProgress(state, out, result.replaced.job, result.replaced.progress, now);
+    } else if (result.op === "lease" && write.op === "lease") {
+      onGranted(state, out, write.job, result.taskRanges, result.mayLease, now, result.limited);
     } else if (result.op === "claim" && write.op === "claim" && result.lost) {
       lost.add(write.rangeId).add(write.from);
     } else if (

@@ -12,9 +12,15 @@ export interface AttemptRange extends Range {
   readonly attempt: Attempt;
 }
 
+/** Tasks for a worker. */
+export interface AssignedRange extends AttemptRange {
+  /** How many tasks of the job the worker may run at once from now on; absent for a job without `maxRunning`. */
+  readonly atOnce?: number;
+}
+
 export type Send =
   /** Hand these tasks out. */
-  | ({ readonly kind: "tasks"; readonly worker: WorkerId; readonly rangeId: TaskRangeId } & AttemptRange)
+  | ({ readonly kind: "tasks"; readonly worker: WorkerId; readonly rangeId: TaskRangeId } & AssignedRange)
   /** Ask for unstarted ones back. */
   | { readonly kind: "retract"; readonly worker: WorkerId; readonly tasks: readonly AttemptRange[] }
   /** Stop these, running or not. */

@@ -1,9 +1,13 @@
 /** Why a task is not running, as text for people. Uses only the state by which dispatch decides. */
+import { shortDuration } from "../base/format.js";
 import type { JobId, TaskIndex } from "../model/ids.js";
+import type { Job } from "../model/job.js";
 import { contains } from "../model/ranges.js";
 import type { TaskKind } from "../model/recipe.js";
 import { tasksText } from "../model/task-numbers.js";
+import type { LimitState } from "./named-limits.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
+import { spareRuns } from "./run-limits.js";
 import { canRun, meets, mostOf, whyNotTaking } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
@@ -23,18 +27,26 @@ export function explain(state: State, id: JobId, index: TaskIndex, now: number):
   return whyWaiting(state, job, index, now);
 }
 
+/** Of a job whose time has not come. */
+export const whyDelayed = ({ notBefore = 0 }: Pick<Job, "notBefore">, leftMs: number): string =>
+  `its job is delayed until ${new Date(notBefore).toISOString()}, in ${shortDuration(leftMs)}`;
+
 function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number): string {
   const { maxRunning } = job.job.limits;
   if (job.held) return "its job is held";
   if (job.blockedBy.size > 0) return `its job waits for job ${[...job.blockedBy].join(", ")}`;
+  if (job.delayed) return whyDelayed(job.job, (job.job.notBefore ?? now) - now);
   for (const waiting of job.inBackoff) {
     if (index < waiting.first || index > waiting.last) continue;
-    return `it failed ${waiting.failures} times; the next try is in ${Math.ceil((waiting.notBefore - now) / 1000)} s`;
+    const { failures, notBefore } = waiting;
+    return `it failed ${failures === 1 ? "once" : `${failures} times`}; the next try is in ${shortDuration(notBefore - now)}`;
   }
   if (state.halted !== undefined) return `the broker hands nothing out: ${state.halted}`;
-  if (maxRunning !== undefined && job.assigned >= maxRunning)
-    return `its job may have ${maxRunning} tasks assigned at once, and has`;
+  if (spareRuns(job) <= 0) return `its job may run ${maxRunning} tasks at once, and does`;
+  if (job.leaseRefused) return `its job may run ${maxRunning} tasks at once, and does`;
   const { signature } = job;
+  const limit = signature.full ?? signature.leaseRefusedBy;
+  if (limit !== undefined) return whyLimited(limit, now);
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
     return `it needs more than any worker has free; ${signature.reservation.worker.profile.name} is reserved for it`;
@@ -51,6 +63,19 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   const able = size === 1 ? "1 worker can take it, and is busy" : `${size} workers can take it, all are busy`;
   const ready = job.ready === 1 ? "1 task of its job is ready" : `${job.ready} tasks of its job are ready`;
   return [able, ready, ...remarks(signature.capable)].join("; ");
+}
+
+function whyLimited({ name, rule, running, timer }: LimitState, now: number): string {
+  const starts = rule?.rate && `${rule.rate.starts} starts in ${shortDuration(rule.rate.intervalMs)}`;
+  const rules = [
+    ...(rule?.running === undefined ? [] : [`at most ${rule.running} running`]),
+    ...(starts ? [starts] : []),
+  ];
+  const next =
+    timer === undefined
+      ? `${running} run here`
+      : `the next start is in ${Math.max(1, Math.ceil((timer.at - now) / 1000))} s`;
+  return `it waits for limit ${name} (${rules.join(", ")}); ${next}`;
 }
 
 /** The remarks of workers that could take it; of the first few. */

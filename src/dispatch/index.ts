@@ -1,7 +1,7 @@
 export { onCancel, onRemoteCancel } from "./cancel.js";
 export { onCommitted } from "./commit-results.js";
-export { type AttemptRange, type Call, Decisions, type Send } from "./decisions.js";
-export { explain } from "./explain.js";
+export { type AssignedRange, type AttemptRange, type Call, Decisions, type Send } from "./decisions.js";
+export { explain, whyDelayed } from "./explain.js";
 export { checkInvariants } from "./invariants.js";
 export { onRemoteIdle, releaseAllWaiting } from "./job-queue.js";
 export {
@@ -9,13 +9,16 @@ export {
   onHold,
   onJobAdded,
   onJobRefused,
+  onJobsDue,
   onMayLease,
   onOpened,
   onProgress,
   onRemoteHold,
   signatureOfJob,
+  waitsInDispatch,
 } from "./jobs.js";
 export { firstLease } from "./leasing.js";
+export { type LimitState, loadLimits, onLimitRule, onLimitsFreed } from "./named-limits.js";
 export { onReclaim } from "./reclaim.js";
 export type { Reconciled, ReportedTasks } from "./reconcile.js";
 export { isServiceOffered, onReply, onRequest, onRequestCancelled, type Request } from "./requests.js";

@@ -4,13 +4,24 @@
  */
 import { sizeOf } from "../model/ranges.js";
 import { isReady, mayRun } from "./job-queue.js";
+import { fullLimit } from "./named-limits.js";
 import { mayUse } from "./reservation.js";
 import { fitCount, isCapable, maxFitCount } from "./signature.js";
-import { claimsOf, GONE, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
+import {
+  claimsOf,
+  GONE,
+  type JobState,
+  nextJobOf,
+  type Signature,
+  STARTED,
+  type State,
+  type WorkerState,
+} from "./state.js";
 
 export function checkInvariants(state: State): void {
   for (const job of state.jobs.values()) checkJob(state, job);
   for (const worker of state.workers.values()) checkWorker(state, worker);
+  checkLimits(state);
   for (const signature of state.signatures.values()) {
     const where = `signature ${signature.key}`;
     for (const worker of state.workers.values()) {
@@ -28,13 +39,38 @@ export function checkInvariants(state: State): void {
     if (signature.available.size > 0)
       assertSame(`${where}: least recently used on top`, signature.available.peek()?.lastUse, oldest);
     const waits = signature.jobs.size > 0 || signature.requests.size > 0;
-    assertSame(`${where}: active`, state.active.has(signature), waits && signature.capable.size > 0);
+    const open = signature.full === undefined;
+    assertSame(`${where}: active`, state.active.has(signature), waits && signature.capable.size > 0 && open);
     checkReservation(state, signature);
     checkWorkConservation(state, signature);
   }
   for (const request of state.requests.values()) {
     assertSame(`request ${request.id} at its worker`, request.worker?.requests.has(request) ?? true, true);
     assertSame(`request ${request.id} waits`, request.signature.requests.has(request), request.worker === undefined);
+  }
+}
+
+/** Counted again from the claims: what each limit has at workers, and that no signature waits for a limit with room, or goes on without. */
+function checkLimits(state: State): void {
+  for (const limit of state.limits.values()) {
+    const jobs = [...state.jobs.values()].filter((job) => job.job.limits.named?.includes(limit.name) === true);
+    const claims = jobs.flatMap((job) => [...job.claims]);
+    assertSame(
+      `limit ${limit.name}: running`,
+      limit.running,
+      claims.reduce((sum, { open }) => sum + open, 0),
+    );
+    const starts = [...limit.starts].reduce((sum, { count }) => sum + count, 0);
+    assertSame(`limit ${limit.name}: starts`, limit.startCount, starts);
+    assertSame(`limit ${limit.name}: timer`, limit.timer === undefined || state.timers.has(limit.timer), true);
+  }
+  for (const signature of state.signatures.values()) {
+    if (signature.limits === undefined) continue;
+    const full = state.shared ? undefined : fullLimit(signature);
+    assertSame(`signature ${signature.key}: full`, signature.full, full);
+    // Otherwise it would wait for ever.
+    if (full !== undefined && full.running < (full.rule?.running ?? Number.POSITIVE_INFINITY))
+      assertSame(`signature ${signature.key}: waits for a time`, full.timer !== undefined, true);
   }
 }
 
@@ -64,7 +100,7 @@ function checkReservation(state: State, signature: Signature): void {
 function checkWorkConservation(state: State, signature: Signature): void {
   if (signature.requests.size > 0)
     assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
-  const next = signature.jobs.peek();
+  const next = nextJobOf(signature);
   if (state.halted !== undefined || next === undefined) return;
   for (const worker of signature.available) {
     if (mayUse(state, worker, next))
@@ -101,17 +137,22 @@ function checkJob(state: State, job: JobState): void {
   assertSame(`${where}: assigned`, job.assigned, assigned);
   assertSame(`${where}: started`, job.started, started);
   assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
-  const needsLease = state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun(job);
+  const refused = job.leasing || job.leaseRefused;
+  const needsLease = state.shared && job.mayLease && !refused && job.ready === 0 && mayRun(job);
   assertSame(`${where}: needs a lease`, job.signature.needsLease.has(job), needsLease);
   assertSame(
     `${where}: a signature that needs a lease`,
     state.needsLease.has(job.signature),
     job.signature.needsLease.size > 0,
   );
-  const { maxRunning } = job.job.limits;
-  // In a group each broker keeps the limit for itself, and may adopt tasks that another handed out.
-  if (!state.shared && maxRunning !== undefined && assigned > maxRunning)
-    throw new Error(`${where}: ${assigned} assigned, ${maxRunning} allowed`);
+  if (job.job.limits.maxRunning !== undefined) {
+    let mostRunning = 0;
+    for (const { runShares } of state.workers.values()) {
+      const { assigned: has = 0, atOnce = 0 } = runShares.get(job) ?? {};
+      mostRunning += Math.min(has, atOnce);
+    }
+    assertSame(`${where}: most running at once`, job.mostRunning, mostRunning);
+  }
   assertSame(`${where}: known`, state.jobs.get(job.id), job);
 }
 
@@ -138,6 +179,11 @@ function checkWorker(state: State, worker: WorkerState): void {
   assertSame(`${where}: prefetched`, worker.prefetched, prefetched);
   assertSame(`${where}: assigned`, worker.assigned, assigned);
   assertSame(`${where}: started`, worker.started, started);
+  for (const [job, share] of worker.runShares) {
+    const has = claimsOf(worker).reduce((sum, claim) => sum + (claim.job === job ? claim.open : 0), 0);
+    assertSame(`${where}: tasks of job ${job.id}`, share.assigned, has);
+    assertSame(`${where}: has tasks of job ${job.id}`, has > 0, true);
+  }
   assertSame(`${where}: has prefetched tasks`, state.workersWithPrefetched.has(worker), prefetched > 0);
   assertSame(`${where}: reserved`, worker.reservedFor?.signature.reservation, worker.reservedFor);
   assertSame(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);

@@ -4,17 +4,21 @@ import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { raiseToShareLevel } from "./fair-share.js";
 import { leaseForFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
-import { backoffMs } from "./settings.js";
+import { isLimitedByStore } from "./named-limits.js";
+import { spareRuns } from "./run-limits.js";
 import { updateActive } from "./signature.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
+
+/** With more workers than this, more is leased at a time. */
+const WORKERS_PER_LEASE = 128;
 
 /** Whether anything of this job may be handed out now. */
 export const isReady = (job: JobState): boolean => job.ready > 0 && mayRun(job);
 
-export function mayRun(job: JobState): boolean {
-  const { maxRunning } = job.job.limits;
-  return !job.held && job.blockedBy.size === 0 && (maxRunning === undefined || job.assigned < maxRunning);
-}
+export const mayRun = (job: JobState): boolean => isOpen(job) && spareRuns(job) > 0;
+
+/** Neither held nor blocked nor delayed. */
+export const isOpen = (job: JobState): boolean => !job.held && job.blockedBy.size === 0 && !job.delayed;
 
 /** Adds the job to its signature's order or removes it, after anything that `isReady` depends on has changed. */
 export function reindexJob(state: State, job: JobState): void {
@@ -68,13 +72,14 @@ export const maxFailsReason = (maxFails: number): string =>
   `more than ${maxFails} ${maxFails === 1 ? "task" : "tasks"} failed`;
 
 function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
-  const { first, last, attempt, failures, crashes, notBefore, avoid } = taskRange;
-  return { first, last, attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
+  const { first, last, attempt, failures, crashes, notBefore, waitMs, avoid } = taskRange;
+  const wait = waitMs === undefined ? { notBefore } : { notBefore, waitMs };
+  return { first, last, attempt, failures, crashes, ...wait, ...(avoid === undefined ? {} : { avoid }) };
 }
 
 function enqueue(state: State, job: JobState, taskRange: WaitingRange, now: number): void {
   // The stored time is by a clock that may have been set back since, or by that of another broker.
-  const longest = now + backoffMs(state.settings, taskRange.failures);
+  const longest = now + (taskRange.waitMs ?? 0);
   const waiting = taskRange.notBefore > longest ? { ...taskRange, notBefore: longest } : taskRange;
   if (waiting.notBefore > now) {
     job.inBackoff.add(waiting);
@@ -124,16 +129,18 @@ export function replaceWaiting(job: JobState, ranges: Iterable<WaitingRange>): v
 /** Leases more tasks before the queue is empty. */
 export function leaseMore(state: State, out: Decisions, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
-  if (!job.mayLease || job.leasing || state.halted !== undefined || job.blockedBy.size > 0) return;
+  if (!job.mayLease || job.leasing || state.halted !== undefined || job.blockedBy.size > 0 || job.delayed) return;
   if (state.shared) {
     // Tasks that no worker here can run are left to other brokers: they would only be released again.
     if (job.ready > 0 && job.signature.capable.size > 0) leaseWhenLow(state, out, job);
     else leaseForFreeSlots(state, out);
     return;
   }
-  if (job.ready > state.settings.maxLeaseTasks / 2) return;
+  // Enough for all workers to prefetch from.
+  const most = state.settings.maxLeaseTasks * Math.max(1, Math.ceil(job.signature.capable.size / WORKERS_PER_LEASE));
+  if (job.ready > most / 2) return;
   job.leasing = true;
-  out.writes.push({ op: "lease", job: job.id, max: state.settings.maxLeaseTasks, rangeId: newTaskRangeId(state) });
+  out.writes.push({ op: "lease", job: job.id, max: most, rangeId: newTaskRangeId(state) });
 }
 
 /** Releases all waiting tasks: this broker hands out nothing for a while. */
@@ -157,6 +164,8 @@ export function releaseWaiting(state: State, out: Decisions, job: JobState): voi
   const waiting = [...job.waiting, ...job.inBackoff];
   if (waiting.length === 0) return;
   for (const { rangeId } of waiting) out.writes.push({ op: "release", rangeId });
+  if (isLimitedByStore(state, job.job.limits))
+    for (const { notBefore: at } of job.inBackoff) state.timers.upsert({ at, kind: "lease", job: job.id });
   job.waiting.clear();
   job.inBackoff.clear();
   job.ready = 0;

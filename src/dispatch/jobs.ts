@@ -2,11 +2,13 @@
 import type { JobId, TaskRangeId } from "../model/ids.js";
 import type { Dependency, Job, JobEnd } from "../model/job.js";
 import { kindOf } from "../model/recipe.js";
-import type { Progress, RecoveredState, TaskRange } from "../model/store.js";
+import type { LeaseLimit, Progress, RecoveredState, TaskRange } from "../model/store.js";
 import { checkMaxFails, onCancel, workersOf } from "./cancel.js";
-import { dropClaim } from "./claims.js";
+import { dropClaim, openTasks } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, replaceWaiting } from "./job-queue.js";
+import { leaseEnded } from "./leasing.js";
+import { mayLeaseJobAgain, onLeaseRefused } from "./named-limits.js";
 import { placeWork, useFreeSlots } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
 import { signatureFor, type TaskTraits } from "./signature.js";
@@ -16,9 +18,10 @@ import { restoreClaim } from "./workers.js";
 
 type Demands = Pick<Job, "recipe" | "limits" | "requirement">;
 
-const traitsOf = ({ recipe, limits: { timeLimitMs } }: Demands): TaskTraits => ({
+const traitsOf = ({ recipe, limits: { timeLimitMs, named } }: Demands): TaskTraits => ({
   kind: kindOf(recipe),
   ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+  ...(named === undefined ? {} : { named }),
 });
 
 export const signatureOfJob = (state: State, job: Demands): Signature =>
@@ -94,15 +97,19 @@ function addJob(state: State, job: Job): JobState {
     job,
     signature: signatureOfJob(state, job),
     held: job.held,
+    delayed: job.delayed === true || waitsInDispatch(job),
     cancels: job.cancels,
     waiting: new TaskQueue(),
     ready: 0,
     inBackoff: new Set(),
     assigned: 0,
+    mostRunning: 0,
     started: 0,
     claims: new Set(),
     mayLease: job.cursor < job.count,
     leasing: false,
+    leaseRefused: false,
+    leasingTasks: 0,
     served: 0,
     blockedBy: new Set(),
     failed: job.counters.failed,
@@ -112,6 +119,23 @@ function addJob(state: State, job: Job): JobState {
   state.recentEnds.delete(job.id);
   state.priorities.set(job.priority, (state.priorities.get(job.priority) ?? 0) + 1);
   return entered;
+}
+
+/** A delayed job that waits for other jobs as well is known here meanwhile. Once tasks were granted, its time has come. */
+export const waitsInDispatch = ({ notBefore, after, cursor }: Job): boolean =>
+  notBefore !== undefined && after.length > 0 && cursor === 0;
+
+/** The time of these jobs has come. */
+export function onJobsDue(state: State, out: Decisions, ids: readonly JobId[], now: number): void {
+  state.now = now;
+  for (const id of ids) {
+    const job = state.jobs.get(id);
+    if (job?.delayed !== true) continue;
+    job.delayed = false;
+    reindexJob(state, job);
+    leaseMore(state, out, job);
+  }
+  placeWork(state, out, now);
 }
 
 function waitFor(state: State, job: JobState, other: JobId): void {
@@ -130,16 +154,30 @@ export function onGranted(
   taskRanges: readonly TaskRange[],
   mayLease: boolean,
   now: number,
+  limited?: LeaseLimit,
 ): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
-  job.leasing = false;
+  leaseEnded(job);
   job.mayLease = mayLease;
-  for (const taskRange of taskRanges) addWaiting(state, out, job, taskRange, now);
+  if (limited !== undefined) onLeaseRefused(state, job, limited, now);
+  for (const taskRange of taskRanges) {
+    if (taskRange.attempt > 0) dropMovedClaims(state, out, job, taskRange);
+    addWaiting(state, out, job, taskRange, now);
+  }
   reindexJob(state, job);
   leaseMore(state, out, job);
   placeWork(state, out, now);
   releaseIfNoWorker(state, out, job);
+}
+
+/** Claims here of tasks that wait in the store: their worker has moved to another broker, which released them, and this one was not told yet. */
+function dropMovedClaims(state: State, out: Decisions, job: JobState, { first, last }: TaskRange): void {
+  for (const claim of [...job.claims]) {
+    if (!openTasks(claim).some((index) => index >= first && index <= last)) continue;
+    dropClaim(state, claim);
+    useFreeSlots(state, out, claim.worker);
+  }
 }
 
 /** A hint that the store may have more tasks of a job to grant: another broker died or released some. */
@@ -193,7 +231,8 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
   replaceWaiting(job, []);
   job.inBackoff.clear();
   job.mayLease = false;
-  job.leasing = false;
+  mayLeaseJobAgain(state, job);
+  leaseEnded(job);
   reindexJob(state, job);
   state.jobs.delete(job.id);
   rememberEnd(state, job.id, end);

@@ -5,13 +5,20 @@
  * - of a job with short tasks, half a second of work for the workers here, before its queue is empty;
  * - of any other job, and of one of which no task has ended yet, as many as fit into the free slots now. Without free slots the
  *   job is marked as `needsLease` and considered again when slots become free;
+ * - of such jobs, as many more as the workers here can run at once, where tasks with the same demands have been short lately. A job of
+ *   one task never has a mean of its own;
  * - a few, even without free slots, of a job that has to compete here: other jobs of no higher priority wait, or a wide task needs a
- *   reserved worker. A job without waiting tasks is in no order and would never get its turn.
+ *   reserved worker. A job without waiting tasks is in no order and would never get its turn;
+ * - of jobs with limits no more than fit into the free slots, and one of a signature that has to compete here: what is leased counts against
+ *   the limit at all brokers.
  *
- * At most one lease per signature is under way for jobs that need one: its tasks may fill the free slots.
+ * Jobs that need a lease get one in their order, as long as the leases that are under way leave room. So many small jobs are leased in
+ * one batch, and of large ones one at a time.
  */
 import type { Job } from "../model/job.js";
 import type { Decisions } from "./decisions.js";
+import { isLimitedByStore } from "./named-limits.js";
+import { spareRuns } from "./run-limits.js";
 import { fitCount, maxFitCount } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State } from "./state.js";
 
@@ -21,7 +28,7 @@ const MIN_TASK_MS = 0.02;
 /** Adds the job to those of its signature that need a lease, or removes it, after anything that this depends on has changed. */
 export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): void {
   const { signature } = job;
-  if (state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun) {
+  if (state.shared && job.mayLease && !job.leasing && !job.leaseRefused && job.ready === 0 && mayRun) {
     signature.needsLease.upsert(job);
     state.needsLease.add(signature);
   } else {
@@ -34,11 +41,20 @@ export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): 
 export function leaseForFreeSlots(state: State, out: Decisions): void {
   if (state.halted !== undefined) return;
   for (const signature of [...state.needsLease]) {
-    const job = signature.needsLease.peek();
-    if (job === undefined || signature.lastLeasedJob?.leasing === true) continue;
-    const count = leaseSize(state, job);
-    if (count > 0) lease(state, out, job, count);
+    if (signature.leaseRefusedBy !== undefined) continue;
+    for (let job = signature.needsLease.peek(); job !== undefined; job = signature.needsLease.peek()) {
+      const count = leaseSize(state, job);
+      if (count <= 0) break;
+      lease(state, out, job, count);
+    }
   }
+}
+
+/** The lease of a job has been answered, or the job is gone. */
+export function leaseEnded(job: JobState): void {
+  job.leasing = false;
+  job.signature.leasingTasks -= job.leasingTasks;
+  job.leasingTasks = 0;
 }
 
 /** Of a job that has waiting tasks: lease more before the last of them is handed out. */
@@ -49,13 +65,12 @@ export function leaseWhenLow(state: State, out: Decisions, job: JobState): void 
 
 /** How many tasks of a new job are leased with its submission. */
 export function firstLease(state: State, signature: Signature, job: NewJobFields): number {
-  const { after, limits, priority, held } = job;
-  if (held || after.length > 0 || signature.capable.size === 0) return 0;
-  const free = leaseSizeByFreeSlots(state, signature, priority);
-  return Math.min(free, limits.maxRunning ?? free);
+  const { after, limits, priority, held, notBefore } = job;
+  if (held || after.length > 0 || notBefore !== undefined || signature.capable.size === 0) return 0;
+  return isLimitedByStore(state, limits) ? 0 : leaseSizeByFreeSlots(state, signature, priority, false);
 }
 
-type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held">;
+type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held" | "notBefore">;
 
 /** Jobs whose tasks wait here without a free slot, and would for a while: workers of other brokers may have free slots. */
 export function stuckJobs(state: State): JobState[] {
@@ -68,28 +83,35 @@ export function stuckJobs(state: State): JobState[] {
 function leaseSize(state: State, job: JobState): number {
   const { signature } = job;
   if (signature.capable.size === 0) return 0;
-  const count = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority);
-  const { maxRunning } = job.job.limits;
-  return maxRunning === undefined ? count : Math.min(count, maxRunning - job.assigned);
+  const limited = isLimitedByStore(state, job.job.limits);
+  const size = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority, limited);
+  const count = size - signature.leasingTasks;
+  return Math.min(count, spareRuns(job));
 }
 
 /** Half a second of work of the workers here, for a job with short tasks; undefined for any other. */
-function leaseSizeByRate(state: State, { meanMs, signature }: JobState): number | undefined {
+function leaseSizeByRate(state: State, { meanMs, signature, job }: JobState): number | undefined {
   const { maxPrefetchTaskMs, maxLeaseTasks } = state.settings;
-  if (meanMs === undefined || meanMs > maxPrefetchTaskMs) return undefined;
+  if (meanMs === undefined || meanMs > maxPrefetchTaskMs || isLimitedByStore(state, job.limits)) return undefined;
   const byRate = (capacityOf(signature) * LEASED_WORK_MS) / Math.max(meanMs, MIN_TASK_MS);
   return Math.min(maxLeaseTasks, Math.max(1, Math.ceil(byRate)));
 }
 
-function leaseSizeByFreeSlots(state: State, signature: Signature, priority: number): number {
-  const { maxLeaseTasks } = state.settings;
-  let free = 0;
+function leaseSizeByFreeSlots(state: State, signature: Signature, priority: number, limited: boolean): number {
+  const { maxLeaseTasks, maxPrefetchTaskMs } = state.settings;
+  const { meanMs = Number.POSITIVE_INFINITY } = signature;
+  const none = signature.wide || limited || meanMs > maxPrefetchTaskMs;
+  // Jobs that wait here already have a task each at least.
+  const ahead = none ? 0 : capacityOf(signature) - signature.jobs.size;
+  let free = Math.max(0, ahead);
   for (const worker of signature.available) {
     free += fitCount(worker, signature);
     if (free >= maxLeaseTasks) return maxLeaseTasks;
   }
   if (free > 0) return free;
+  if (limited && signature.jobs.size > 0) return 0;
   if (signature.wide) return 1;
+  if (limited) return isContested(state, signature, priority) ? 1 : 0;
   return isContested(state, signature, priority) ? Math.min(maxLeaseTasks, capacityOf(signature)) : 0;
 }
 
@@ -116,8 +138,17 @@ function capacityOf(signature: Signature): number {
 function lease(state: State, out: Decisions, job: JobState, count: number): void {
   const { signature } = job;
   job.leasing = true;
+  job.leasingTasks = Math.min(count, job.job.count);
+  signature.leasingTasks += job.leasingTasks;
   updateNeedsLease(state, job, false);
-  signature.lastLeasedJob = job;
-  out.writes.push({ op: "lease", job: job.id, max: count, rangeId: newTaskRangeId(state) });
+  const { named, maxRunning } = job.job.limits;
+  out.writes.push({
+    op: "lease",
+    job: job.id,
+    max: count,
+    rangeId: newTaskRangeId(state),
+    ...(named === undefined ? {} : { limits: named }),
+    ...(maxRunning === undefined ? {} : { maxRunning }),
+  });
   out.urgent = true;
 }

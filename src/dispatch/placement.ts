@@ -7,13 +7,23 @@
 import { addClaim, placeAllPrefetched, placePrefetched } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { charge } from "./fair-share.js";
-import { leaseMore, reindexJob, takeWaiting } from "./job-queue.js";
+import { isOpen, leaseMore, reindexJob, takeWaiting } from "./job-queue.js";
 import { leaseForFreeSlots } from "./leasing.js";
-import { prefetchAllowance, retractForIdle, retractForJob, startRateWindow } from "./prefetch.js";
+import { recordStarts, spareStarts } from "./named-limits.js";
+import { prefetchAllowance, retractForIdle, retractForJob, retractForSelf, startRateWindow } from "./prefetch.js";
 import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
+import { runsAtMost, setAtOnce, spareRuns } from "./run-limits.js";
 import { fitCount, goesBefore, reindexWorker } from "./signature.js";
-import { type JobState, newTaskRangeId, type Signature, type State, signaturesFor, type WorkerState } from "./state.js";
+import {
+  type JobState,
+  newTaskRangeId,
+  nextJobOf,
+  type Signature,
+  type State,
+  signaturesFor,
+  type WorkerState,
+} from "./state.js";
 import { storeRecord } from "./worker-records.js";
 
 /** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
@@ -33,7 +43,8 @@ export function placeWork(state: State, out: Decisions, now: number): void {
       retractForJob(state, out, job);
       continue;
     }
-    assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
+    const count = evenShare(state, job, worker);
+    assignTasks(state, out, job, worker, count + prefetchedWith(state, job, worker, count), count, now);
     // A worker whose reservation ended may be what other signatures wait for.
     if (state.needsPlacement) candidates = signaturesToPlace(state);
     state.needsPlacement = false;
@@ -56,7 +67,7 @@ function signaturesToPlace(state: State): Set<Signature> {
 function nextJob(candidates: ReadonlySet<Signature>): JobState | undefined {
   let best: JobState | undefined;
   for (const signature of candidates) {
-    const job = signature.jobs.peek();
+    const job = nextJobOf(signature);
     if (job !== undefined && (best === undefined || goesBefore(job, best))) best = job;
   }
   return best;
@@ -90,11 +101,15 @@ function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
   state.now = now;
   useFreeSlots(state, out, worker);
-  if (worker.connected && !worker.draining && state.halted === undefined) {
+  // A worker that answers requests, beside no jobs, has nothing to look for here.
+  const mayHaveTasks = state.active.size > 0 || state.workersWithPrefetched.size > 0 || worker.runShares.size > 0;
+  if (mayHaveTasks && worker.connected && !worker.draining && state.halted === undefined) {
     for (let job = nextJobFor(state, worker); job !== undefined; job = nextJobFor(state, worker)) {
-      assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
+      const count = evenShare(state, job, worker);
+      assignTasks(state, out, job, worker, count + prefetchedWith(state, job, worker, count), count, now);
     }
     prefetchTasks(state, out, worker, now);
+    retractForSelf(state, out, worker);
     retractForIdle(state, out, worker);
   }
   if (worker.assigned === 0) worker.rateWindowStart = -1;
@@ -104,7 +119,6 @@ export function fillWorker(state: State, out: Decisions, worker: WorkerState, no
 
 /** Uses the worker's free slots before any new task is assigned: for waiting requests, then for its prefetched tasks. */
 export function useFreeSlots(state: State, out: Decisions, worker: WorkerState): void {
-  reindexWorker(worker);
   assignRequestsTo(state, out, worker);
   placeAllPrefetched(state, worker);
   reindexWorker(worker);
@@ -114,7 +128,7 @@ export function useFreeSlots(state: State, out: Decisions, worker: WorkerState):
 function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
   let best: JobState | undefined;
   for (const signature of signaturesFor(state, worker)) {
-    const job = signature.jobs.peek();
+    const job = nextJobOf(signature);
     if (job === undefined || !worker.capableOf.has(signature)) continue;
     if (fitCount(worker, signature) === 0) {
       reserveWorker(state, job);
@@ -132,7 +146,7 @@ function hasCompetingJob(state: State, job: JobState, worker: WorkerState): bool
   const next = job.signature.jobs.peekSecond();
   if (next !== undefined && next.job.priority === priority) return true;
   for (const signature of signaturesFor(state, worker)) {
-    const other = signature.jobs.peek();
+    const other = nextJobOf(signature);
     if (other === undefined || other === job || other.job.priority < priority) continue;
     if (worker.capableOf.has(signature)) return true;
   }
@@ -142,32 +156,64 @@ function hasCompetingJob(state: State, job: JobState, worker: WorkerState): bool
 /** How many tasks to assign at once: this worker's even share, so that the next one gets as many. */
 function evenShare(state: State, job: JobState, worker: WorkerState): number {
   if (worker.standing === "suspended" || hasCompetingJob(state, job, worker)) return 1;
-  const { maxRunning } = job.job.limits;
-  const ready = maxRunning === undefined ? job.ready : Math.min(job.ready, maxRunning - job.assigned);
-  const even = Math.ceil(ready / Math.max(1, job.signature.available.size));
-  return Math.min(fitCount(worker, job.signature), even);
+  const { signature } = job;
+  const spare =
+    signature.limits === undefined || state.shared ? job.ready : Math.min(job.ready, spareStarts(signature));
+  const even = Math.ceil(Math.min(spare, spareRuns(job)) / Math.max(1, signature.available.size));
+  return Math.min(fitCount(worker, signature), even);
 }
 
+/**
+ * How many tasks the worker gets beyond those for its free slots, in one claim with them. No more than its even share: an idle worker
+ * whose first task came alone would have to come back for the others, and with a thousand workers each task would be a message.
+ */
+function prefetchedWith(state: State, job: JobState, worker: WorkerState, count: number): number {
+  if (!mayPrefetch(worker) || hasCompetingJob(state, job, worker)) return 0;
+  const share = Math.floor(job.ready / Math.max(1, job.signature.available.size));
+  return Math.max(0, Math.min(prefetchAllowance(state, worker, job), share - count));
+}
+
+const mayPrefetch = (worker: WorkerState): boolean =>
+  worker.profile.canPrefetch && worker.reservedFor === undefined && worker.standing === "good";
+
 function prefetchTasks(state: State, out: Decisions, worker: WorkerState, now: number): void {
-  if (!worker.profile.canPrefetch || worker.reservedFor !== undefined || worker.standing !== "good") return;
+  if (!mayPrefetch(worker)) return;
   for (;;) {
     let best: JobState | undefined;
-    for (const signature of signaturesFor(state, worker)) {
-      const job = signature.jobs.peek();
-      if (job === undefined || !worker.capableOf.has(signature) || prefetchAllowance(state, worker, job) === 0)
-        continue;
+    for (const job of prefetchCandidates(state, worker)) {
+      if (!worker.capableOf.has(job.signature) || prefetchAllowance(state, worker, job) === 0) continue;
       if (best === undefined || goesBefore(job, best)) best = job;
     }
     if (best === undefined) return;
     const allowed = prefetchAllowance(state, worker, best);
-    assignTasks(state, out, best, worker, hasCompetingJob(state, best, worker) ? Math.ceil(allowed / 8) : allowed, now);
+    const count = hasCompetingJob(state, best, worker) ? Math.ceil(allowed / 8) : allowed;
+    assignTasks(state, out, best, worker, count, 0, now);
   }
 }
 
-/** Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. */
-function assignTasks(state: State, out: Decisions, job: JobState, worker: WorkerState, max: number, now: number): void {
-  const { maxRunning } = job.job.limits;
-  let left = Math.min(max, maxRunning === undefined ? max : maxRunning - job.assigned);
+/** The next job of each signature, and those that run as many tasks as they may: they are in no queue. */
+function* prefetchCandidates(state: State, worker: WorkerState): Iterable<JobState> {
+  for (const signature of signaturesFor(state, worker)) {
+    const job = nextJobOf(signature);
+    if (job !== undefined) yield job;
+  }
+  for (const job of worker.runShares.keys()) if (job.ready > 0 && isOpen(job) && spareRuns(job) <= 0) yield job;
+}
+
+/** Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. `slots`: how many of them may run now. */
+function assignTasks(
+  state: State,
+  out: Decisions,
+  job: JobState,
+  worker: WorkerState,
+  max: number,
+  slots: number,
+  now: number,
+): void {
+  let left = max;
+  const idle = worker.assigned === 0;
+  const { maxRunning, named } = job.job.limits;
+  const limit = maxRunning !== undefined ? { atOnce: runsAtMost(worker, job) + slots } : undefined;
   if (worker.rateWindowStart < 0) startRateWindow(worker, now);
   storeRecord(out, worker);
   for (let includeAvoided = true; left > 0; includeAvoided = false) {
@@ -178,11 +224,18 @@ function assignTasks(state: State, out: Decisions, job: JobState, worker: Worker
     const rangeId = newTaskRangeId(state);
     const { failures, crashes } = waiting;
     const claim = addClaim(state, worker, job, { rangeId, first, last, attempt, failures, crashes });
+    if (limit !== undefined) setAtOnce(worker, job, limit.atOnce);
     placePrefetched(state, claim);
+    if (idle && left === max) worker.roundTripProbe = { claim, at: now };
     if (claim.placed > 0) out.urgent = true;
     const id = worker.profile.id;
-    out.writes.push({ op: "claim", from: waiting.rangeId, rangeId, first, last, attempt, worker: id });
-    out.sends.push({ kind: "tasks", worker: id, rangeId, job: job.id, first, last, attempt });
+    if (named === undefined) {
+      out.writes.push({ op: "claim", from: waiting.rangeId, rangeId, first, last, attempt, worker: id });
+    } else {
+      out.writes.push({ op: "claim", from: waiting.rangeId, rangeId, first, last, attempt, worker: id, limits: named });
+      recordStarts(state, job.signature, last - first + 1, now);
+    }
+    out.sends.push({ kind: "tasks", worker: id, rangeId, job: job.id, first, last, attempt, ...limit });
     left -= last - first + 1;
     charge(job, worker, last - first + 1);
   }

@@ -1,11 +1,14 @@
 /**
  * Prefetched tasks: tasks that a worker holds beyond its free slots, so that the next one starts without a round trip. About 50 ms
- * of the worker's measured rate; none of a job whose tasks are wide, long or of unknown length. They can be retracted: for an idle
+ * of the worker's measured rate, or two round trips where these are longer; none of a job whose tasks are wide, long or of unknown length. They can be retracted: for an idle
  * worker, for a higher priority, for a hold, a cancel or a drain.
  */
 import { rangesOf } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
+import { isLimitedByStore } from "./named-limits.js";
+import { mayUse } from "./reservation.js";
+import { runsAtMost, spareRuns } from "./run-limits.js";
 import { fitCount } from "./signature.js";
 import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } from "./state.js";
 
@@ -16,13 +19,22 @@ const NOT_WORTH_MOVING_MS = 5;
 /** This many tasks may be prefetched whatever the rate, as far as their length allows: with a thousand workers each has a small share. */
 const MIN_PREFETCH_LIMIT = 64;
 
+/** A longer round trip is not counted: the worker may have been busy with something else. */
+const MAX_ROUND_TRIP_MS = 1_000;
+
 /** How many more tasks of this job the worker may prefetch. */
 export function prefetchAllowance(state: State, worker: WorkerState, job: JobState): number {
-  const { prefetchMs, maxPrefetchTaskMs, maxPrefetch } = state.settings;
+  const { maxPrefetchTaskMs, maxPrefetch } = state.settings;
   const { meanMs } = job;
+  // More is on its way when half is gone, so the other half has to last for a round trip.
+  const prefetchMs = Math.max(state.settings.prefetchMs, 2 * worker.roundTripMs);
   if (!worker.profile.canPrefetch || meanMs === undefined || meanMs > maxPrefetchTaskMs || worker.rate === 0) return 0;
   // Each slot that becomes free would go to a narrow task before a prefetched wide one, and no reservation would help it.
   if (job.signature.wide) return 0;
+  // The worker may start whatever it holds.
+  if (job.signature.limits !== undefined || isLimitedByStore(state, job.job.limits)) return 0;
+  // What it prefetches waits for the end of another task of the job there.
+  if (job.job.limits.maxRunning !== undefined && runsAtMost(worker, job) === 0) return 0;
   const atOnce = Math.max(1, worker.profile.total.slots / job.job.requirement.needs.slots);
   const byLength = (prefetchMs * atOnce) / Math.max(meanMs, 0.001);
   // The rate of a worker that had few tasks is measured too low. Short tasks need not wait for a better measurement.
@@ -52,11 +64,21 @@ export function measureRate(worker: WorkerState, count: number, now: number): vo
   }
 }
 
+/** The first results of a claim that the worker got when it was idle: `tasksMs` of the time since then were tasks. */
+export function measureRoundTrip(worker: WorkerState, tasksMs: number, now: number): void {
+  const { roundTripProbe: probe } = worker;
+  if (probe === undefined || !Number.isFinite(tasksMs)) return;
+  const { roundTripMs: before } = worker;
+  const measured = Math.min(Math.max(0, now - probe.at - Math.max(0, tasksMs)), MAX_ROUND_TRIP_MS);
+  worker.roundTripMs = before === 0 ? measured : (before + measured) / 2;
+  delete worker.roundTripProbe;
+}
+
 /** Durations come from a worker's clock, which may have been set back. */
-export function updateMeanDuration(job: JobState, reportedMs: number): void {
+export function updateMeanDuration(of: { meanMs?: number }, reportedMs: number): void {
   if (!Number.isFinite(reportedMs)) return;
   const meanMs = Math.max(0, reportedMs);
-  job.meanMs = job.meanMs === undefined ? meanMs : job.meanMs * 0.8 + meanMs * 0.2;
+  of.meanMs = of.meanMs === undefined ? meanMs : of.meanMs * 0.8 + meanMs * 0.2;
 }
 
 /** A job found no free slot: prefetched tasks of lower priority are retracted. */
@@ -83,7 +105,8 @@ export function retractForIdle(state: State, out: Decisions, idle: WorkerState):
   for (const worker of state.workersWithPrefetched) {
     if (++considered > MAX_CANDIDATES) break;
     if (worker === idle || worker.prefetched <= (donor?.prefetched ?? 0)) continue;
-    if (worker.prefetched >= worker.rate * NOT_WORTH_MOVING_MS && hasPrefetchedFor(worker, idle)) donor = worker;
+    const movedMs = Math.max(NOT_WORTH_MOVING_MS, worker.roundTripMs);
+    if (worker.prefetched >= worker.rate * movedMs && hasPrefetchedFor(worker, idle)) donor = worker;
   }
   if (donor === undefined) return;
   let want = Math.ceil(donor.prefetched / 2);
@@ -99,8 +122,16 @@ export function retractForIdle(state: State, out: Decisions, idle: WorkerState):
   retract(out, donor, requested);
 }
 
+/** Prefetched tasks wait beside free slots because the worker was told a lower `atOnce`, and no waiting task is left to raise it with. */
+export function retractForSelf(state: State, out: Decisions, worker: WorkerState): void {
+  for (const job of worker.runShares.keys()) {
+    if (job.ready > 0 || spareRuns(job) <= 0 || fitCount(worker, job.signature) === 0) continue;
+    if (mayUse(state, worker, job)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
+  }
+}
+
 const fits = (worker: WorkerState, { job }: Claim): boolean =>
-  worker.capableOf.has(job.signature) && !job.held && fitCount(worker, job.signature) > 0;
+  worker.capableOf.has(job.signature) && !job.held && spareRuns(job) > 0 && fitCount(worker, job.signature) > 0;
 
 /** Whether the idle worker could run one of the first prefetched tasks. False while some of them are being retracted already. */
 function hasPrefetchedFor(worker: WorkerState, idle: WorkerState): boolean {

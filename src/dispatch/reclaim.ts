@@ -8,6 +8,8 @@ import type { TaskRange } from "../model/store.js";
 import { addClaim, placePrefetched, setTaskState } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, reindexJob, replaceWaiting } from "./job-queue.js";
+import { spareStarts } from "./named-limits.js";
+import { spareRuns } from "./run-limits.js";
 import { reindexWorker } from "./signature.js";
 import { claimOf, type JobState, newTaskRangeId, STARTED, type State, type WaitingRange } from "./state.js";
 
@@ -29,8 +31,8 @@ export function onReclaim(
   if (worker?.connected !== true || job === undefined) return undefined;
   const own = claimOf(worker, of, index);
   if (own !== undefined) return crashedOnly && own.crashes === 0 ? undefined : own.attempt;
-  if (contains(job.cancels, index) || job.assigned >= (job.job.limits.maxRunning ?? Number.POSITIVE_INFINITY))
-    return undefined;
+  if (contains(job.cancels, index) || spareRuns(job) <= 0) return undefined;
+  if (!state.shared && spareStarts(job.signature) <= 0) return undefined;
   const found = waitingAt(job, index);
   if (found === undefined || found.attempt === 0 || (crashedOnly && found.crashes === 0)) return undefined;
   const attempt = found.attempt + 1;

@@ -8,8 +8,11 @@ import type { RequestId, WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
 import type { Decisions } from "./decisions.js";
 import { fillWorker } from "./placement.js";
-import { fitCount, occupy, reindexWorker, signatureFor, updateActive } from "./signature.js";
+import { fitCount, occupy, reindexWorker, requestKey, signatureFor, updateActive } from "./signature.js";
 import type { RequestState, Signature, State, WorkerState } from "./state.js";
+
+/** So many requests are looked through for those past their deadline at most, in a millisecond on average. */
+const REQUESTS_PER_MS = 1_000;
 
 export interface Request {
   readonly id: RequestId;
@@ -27,6 +30,8 @@ export function onRequest(state: State, out: Decisions, incoming: Request): void
     signature,
     deadline: incoming.deadline,
     retry: incoming.retry,
+    worker: undefined,
+    passed: undefined,
     ended: false,
   };
   const worker = signature.available.peek();
@@ -35,15 +40,14 @@ export function onRequest(state: State, out: Decisions, incoming: Request): void
     out.calls.push({ kind: "refuse", request: incoming.id, code: "LABORO_QUEUE_FULL", why });
     return;
   }
-  request.timer = { at: incoming.deadline, kind: "deadline", request };
-  state.timers.upsert(request.timer);
   state.requests.set(request.id, request);
+  state.requestsDueAt = Math.min(state.requestsDueAt, request.deadline);
   if (worker === undefined) enqueue(state, request);
   else assignRequest(state, out, request, worker);
 }
 
 const signatureOf = (state: State, service: string, pool: string = DEFAULT_POOL): Signature =>
-  signatureFor(state, { pool, tags: [], service, needs: ONE_SLOT });
+  state.signatures.get(requestKey(pool, service)) ?? signatureFor(state, { pool, tags: [], service, needs: ONE_SLOT });
 
 /** Whether any worker here offers the service, free or busy. */
 export const isServiceOffered = (state: State, service: string, pool: string): boolean =>
@@ -56,7 +60,7 @@ export function onReply(state: State, out: Decisions, id: WorkerId, requestId: R
   if (request === undefined || worker === undefined || request.worker !== worker) return false;
   const wanted = !request.ended;
   freeSlot(request, worker);
-  deleteRequest(state, request);
+  state.requests.delete(request.id);
   fillWorker(state, out, worker, now);
   return wanted;
 }
@@ -67,9 +71,22 @@ export function onRequestCancelled(state: State, out: Decisions, requestId: Requ
   if (request !== undefined && !request.ended) endRequest(state, out, request);
 }
 
+/**
+ * Ends the requests whose deadline has passed. All requests are looked through, because nearly all of them are answered in time: one
+ * that is costs nothing for its deadline. Where many wait, the next look is some milliseconds away, and a late request later by these.
+ */
+export function expireRequests(state: State, out: Decisions, now: number): void {
+  let next = Number.POSITIVE_INFINITY;
+  for (const request of state.requests.values()) {
+    if (request.ended) continue;
+    if (request.deadline <= now) expire(state, out, request);
+    else next = Math.min(next, request.deadline);
+  }
+  state.requestsDueAt = Math.max(next, now + state.requests.size / REQUESTS_PER_MS);
+}
+
 /** No answer came in time. */
-export function expire(state: State, out: Decisions, request: RequestState): void {
-  if (request.ended) return;
+function expire(state: State, out: Decisions, request: RequestState): void {
   const why = `service ${request.service}: ${deadlineReason(request)} before the deadline`;
   out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_DEADLINE", why });
   endRequest(state, out, request);
@@ -85,7 +102,7 @@ export function loseRequests(state: State, out: Decisions, worker: WorkerState):
   for (const request of [...worker.requests]) {
     freeSlot(request, worker);
     if (request.ended) {
-      deleteRequest(state, request);
+      state.requests.delete(request.id);
     } else if (request.retry) {
       request.retry = false;
       const other = request.signature.available.peek();
@@ -94,7 +111,7 @@ export function loseRequests(state: State, out: Decisions, worker: WorkerState):
     } else {
       const why = `${worker.profile.name} was lost while it had a request for ${request.service}`;
       out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_WORKER_LOST", why });
-      deleteRequest(state, request);
+      state.requests.delete(request.id);
     }
   }
 }
@@ -147,26 +164,20 @@ function assignRequest(state: State, out: Decisions, request: RequestState, work
   out.calls.push({ kind: "call", worker: worker.profile.id, request: request.id });
 }
 
+/** The worker is in no index, or is indexed after this. */
 function freeSlot(request: RequestState, worker: WorkerState): void {
   worker.requests.delete(request);
-  delete request.worker;
+  request.worker = undefined;
   occupy(worker, ONE_SLOT, -1, request.passed);
-  delete request.passed;
-  reindexWorker(worker);
+  request.passed = undefined;
 }
 
 function endRequest(state: State, out: Decisions, request: RequestState): void {
   request.ended = true;
-  if (request.timer !== undefined) state.timers.remove(request.timer);
   if (request.worker !== undefined) {
     out.calls.push({ kind: "cancelCall", worker: request.worker.profile.id, request: request.id });
     return;
   }
   dequeue(state, request);
-  deleteRequest(state, request);
-}
-
-function deleteRequest(state: State, request: RequestState): void {
-  if (request.timer !== undefined) state.timers.remove(request.timer);
   state.requests.delete(request.id);
 }

@@ -11,7 +11,7 @@
  * Otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
  * signature waits any more (placed elsewhere, held, cancelled, ended), or when the worker leaves.
  */
-import { type JobState, type Signature, type State, signaturesFor, type WorkerState } from "./state.js";
+import { type JobState, nextJobOf, type Signature, type State, signaturesFor, type WorkerState } from "./state.js";
 
 export function reserveWorker(state: State, job: JobState): void {
   const { signature } = job;
@@ -38,7 +38,7 @@ function mostFreeWorker({ byFreeSlots }: Signature): WorkerState | undefined {
 
 function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   for (const signature of signaturesFor(state, worker)) {
-    const rival = signature.jobs.peek();
+    const rival = nextJobOf(signature);
     if (rival === undefined || rival === job || signature.reservation !== undefined) continue;
     if (rival.job.priority === job.job.priority && rival.served < job.served && worker.capableOf.has(signature))
       return false;

@@ -7,9 +7,10 @@ import { type ReturnedTask, removeFromClaim, returnToQueue, setTaskState } from 
 import type { AttemptRange, Decisions } from "./decisions.js";
 import { refund } from "./fair-share.js";
 import { reindexJob } from "./job-queue.js";
+import { isLimitedByStore } from "./named-limits.js";
 import { fillWorker, placeWork, useFreeSlots } from "./placement.js";
-import { measureRate, updateMeanDuration } from "./prefetch.js";
-import { backoffMs } from "./settings.js";
+import { measureRate, measureRoundTrip, updateMeanDuration } from "./prefetch.js";
+import { isRetried, retryWaitMs } from "./retry-policy.js";
 import { reindexWorker } from "./signature.js";
 import { countResults } from "./standing.js";
 import {
@@ -91,6 +92,8 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
   }
   updateMeanDurations(resultsByClaim);
   measureRate(worker, done.length - stale, now);
+  const probed = worker.roundTripProbe && resultsByClaim.get(worker.roundTripProbe.claim);
+  if (probed !== undefined) measureRoundTrip(worker, probed.totalMs, now);
   recordResults(state, out, resultsByClaim, now);
   countResults(state, out, worker, successes);
   fillWorker(state, out, worker, now);
@@ -114,11 +117,18 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.signal !== undefined) result.signal = one.signal;
   if (one.timedOut !== undefined) result.timedOut = one.timedOut;
   if (one.error !== undefined) result.error = one.error;
+  if (one.cpuMs !== undefined) result.cpuMs = one.cpuMs;
+  if (one.peakMemory !== undefined) result.peakMemory = one.peakMemory;
   if (one.output !== undefined) result.output = one.output;
-  if (!good && !cancelled && !job.failedTooOften && claim.failures < job.job.limits.retries) {
+  if (one.value !== undefined) result.value = one.value;
+  const { retryAfterMs } = one;
+  const { retries, retry = {} } = job.job.limits;
+  const mayRetry = !job.failedTooOften && retryAfterMs !== "never" && claim.failures < retries;
+  if (!good && !cancelled && mayRetry && isRetried(retry, one)) {
     const failures = claim.failures + 1;
-    const notBefore = now + backoffMs(state.settings, failures);
-    claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, notBefore });
+    const waitMs = retryAfterMs ?? retryWaitMs(state.settings, retry, failures, one);
+    const wait = waitMs > 0 ? { notBefore: now + waitMs, waitMs } : { notBefore: 0 };
+    claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, ...wait });
     claimResults.earlierAttempts.push(result);
     // Marked at once, so that the same end reported twice counts once.
     setTaskState(claim, one.index, GONE);
@@ -136,7 +146,10 @@ function updateMeanDurations(resultsByClaim: ReadonlyMap<Claim, ClaimResults>): 
     sum.count += results.length + returned.length;
     sums.set(job, sum);
   }
-  for (const [job, { length, count }] of sums) updateMeanDuration(job, length / count);
+  for (const [job, { length, count }] of sums) {
+    updateMeanDuration(job, length / count);
+    updateMeanDuration(job.signature, length / count);
+  }
 }
 
 function recordResults(
@@ -146,7 +159,7 @@ function recordResults(
   now: number,
 ): void {
   for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
-    settle(out, claim, results);
+    settle(state, out, claim, results);
     if (returned.length > 0) returnToQueue(state, out, claim, { returned, earlierAttempts, avoid: true }, now);
     // A caller may wait for the end of the job.
     if (!hasOpenTasks(claim.job)) out.urgent = true;
@@ -160,9 +173,12 @@ function recordResults(
 const hasOpenTasks = ({ assigned, waiting, inBackoff, mayLease }: JobState): boolean =>
   assigned > 0 || waiting.front !== undefined || inBackoff.size > 0 || mayLease;
 
-function settle(out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
+function settle(state: State, out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
   if (results.length === 0) return;
-  out.writes.push({ op: "settle", job: claim.job.id, rangeId: claim.rangeId, results, empty: claim.open === 0 });
+  const { job, rangeId } = claim;
+  const empty = claim.open === 0;
+  if (!isLimitedByStore(state, job.job.limits)) out.writes.push({ op: "settle", job: job.id, rangeId, results, empty });
+  else out.writes.push({ op: "settle", job: job.id, rangeId, results, empty, limited: true });
   // The store's count replaces it after the commit.
   for (const { state } of results) if (state === "failed") claim.job.failed++;
 }
@@ -241,7 +257,7 @@ export function loseClaim(
     else returned.push({ index, failures: claim.failures, crashes, notBefore: 0 });
   }
   for (const { index } of results) removeFromClaim(state, claim, index);
-  settle(out, claim, results);
+  settle(state, out, claim, results);
   if (returned.length + cancelled.length > 0) returnToQueue(state, out, claim, { returned, cancelled }, now);
   reindexJob(state, job);
   reindexWorker(worker);

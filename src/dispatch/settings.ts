@@ -1,5 +1,3 @@
-import { MAX_BACKOFF_MS } from "../model/store.js";
-
 /** Numbers that an operator or a test may change. Times are milliseconds. */
 export interface Settings {
   /** How long a worker that can resume may be away before its tasks go to others. */
@@ -16,7 +14,7 @@ export interface Settings {
   readonly maxPrefetch: number;
   /** …and none of a job whose tasks take longer than this. */
   readonly maxPrefetchTaskMs: number;
-  /** The first wait before a retry; doubles with each failure. */
+  /** The first wait before a retry; doubles with each failure. A job may have a policy of its own. */
   readonly retryBackoffMs: number;
   readonly maxRetryBackoffMs: number;
   /** Workers that fail too often are suspended or banned. */
@@ -32,10 +30,6 @@ export const DEFAULT_SETTINGS: Settings = {
   maxPrefetch: 8_192,
   maxPrefetchTaskMs: 1_000,
   retryBackoffMs: 1_000,
-  maxRetryBackoffMs: MAX_BACKOFF_MS,
+  maxRetryBackoffMs: 60_000,
   standing: false,
 };
-
-/** How long a task waits that has failed so often. */
-export const backoffMs = ({ retryBackoffMs, maxRetryBackoffMs }: Settings, failures: number): number =>
-  Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** (failures - 1));

@@ -6,6 +6,7 @@
 import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
+import { fullLimit, limitFor } from "./named-limits.js";
 import { unreserve } from "./reservation.js";
 import type { JobState, Reservation, Signature, State, WorkerState } from "./state.js";
 
@@ -16,6 +17,8 @@ const MAX_IDLE_SIGNATURES = 512;
 export interface TaskTraits {
   readonly kind: TaskKind;
   readonly timeLimitMs?: number;
+  /** The names of limits. */
+  readonly named?: readonly string[];
 }
 
 export function signatureFor(state: State, requirement: Requirement, tasks?: TaskTraits): Signature {
@@ -24,11 +27,13 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
   const known = state.signatures.get(key);
   if (known !== undefined) return known;
   if (state.signatures.size >= MAX_IDLE_SIGNATURES) removeIdleSignatures(state);
+  const { named, ...traits } = tasks ?? {};
   const signature: Signature = {
     key,
     requirement,
     forRequests,
-    ...tasks,
+    ...traits,
+    ...(named === undefined ? {} : { limits: named.map((name) => limitFor(state, name)) }),
     wide: !forRequests && isWide(requirement.needs),
     jobs: new IndexedHeap(goesBefore),
     requests: new IndexedHeap((a, b) => a.id < b.id),
@@ -36,24 +41,38 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
     available: new IndexedHeap((a, b) => a.lastUse < b.lastUse),
     byFreeSlots: new IndexedHeap((a, b) => freeSlots(a) > freeSlots(b)),
     needsLease: new IndexedHeap(goesBefore),
+    leasingTasks: 0,
     shareLevels: new Map(),
   };
   state.signatures.set(key, signature);
+  for (const limit of signature.limits ?? []) limit.signatures.add(signature);
+  if (!state.shared) signature.full = fullLimit(signature);
   for (const worker of state.workers.values()) {
     if (isCapable(worker, signature)) joinSignature(worker, signature);
   }
   return signature;
 }
 
+/** All that a request can demand, and asked for at each one of them. */
+export const requestKey = (pool: string, service: string | undefined): string => `${pool}\0${service}`;
+
 function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string {
-  // All that a request can demand, and asked for at each one of them.
-  if (tasks === undefined) return `${requirement.pool}\0${requirement.service}`;
+  if (tasks === undefined) return requestKey(requirement.pool, requirement.service);
   const needs = Object.entries(requirement.needs)
     .filter(([, amount]) => amount > 0)
     .sort(([a], [b]) => (a < b ? -1 : 1));
   const tags = [...new Set(requirement.tags)].sort();
-  const { kind, timeLimitMs } = tasks;
-  return JSON.stringify([requirement.pool, tags, requirement.service ?? null, needs, kind, timeLimitMs ?? null]);
+  const { kind, timeLimitMs, named } = tasks;
+  const limits = named === undefined ? [] : [named];
+  return JSON.stringify([
+    requirement.pool,
+    tags,
+    requirement.service ?? null,
+    needs,
+    kind,
+    timeLimitMs ?? null,
+    ...limits,
+  ]);
 }
 
 const isWide = (needs: Resources): boolean =>
@@ -185,8 +204,8 @@ function leaveSignature(state: State, worker: WorkerState, signature: Signature)
 /** Keep `active` true after a signature's jobs, requests or workers changed. */
 export function updateActive(state: State, signature: Signature): void {
   const waits = signature.jobs.size > 0 || signature.requests.size > 0;
-  // Work that nobody here can do does not slow down the picks of others.
-  if (waits && signature.capable.size > 0) {
+  // Work that nobody here can do, or that a limit holds back, does not slow down the picks of others.
+  if (waits && signature.capable.size > 0 && signature.full === undefined) {
     state.active.add(signature);
   } else {
     state.active.delete(signature);
@@ -201,6 +220,7 @@ function removeIdleSignatures(state: State): void {
   for (const signature of state.signatures.values()) {
     if (inUse.has(signature)) continue;
     for (const worker of signature.capable) worker.capableOf.delete(signature);
+    for (const limit of signature.limits ?? []) limit.signatures.delete(signature);
     state.signatures.delete(signature.key);
     if (state.signatures.size < MAX_IDLE_SIGNATURES / 2) return;
   }

@@ -9,6 +9,8 @@ import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import type { Epoch } from "../model/store.js";
 import type { AttemptRange } from "./decisions.js";
 import { IndexedHeap } from "./heap.js";
+import type { LimitState } from "./named-limits.js";
+import type { RunShare } from "./run-limits.js";
 import type { Settings } from "./settings.js";
 import type { TaskQueue } from "./task-queue.js";
 
@@ -21,6 +23,7 @@ export interface WaitingRange {
   readonly failures: number;
   readonly crashes: number;
   readonly notBefore: number;
+  readonly waitMs?: number;
   readonly avoid?: WorkerId;
 }
 
@@ -29,6 +32,8 @@ export interface JobState {
   readonly job: Job;
   readonly signature: Signature;
   held: boolean;
+  /** Its `notBefore` has not come yet: `onJobsDue` says when it has. */
+  delayed: boolean;
   cancels: Ranges;
   /** Ready to be handed out. */
   readonly waiting: TaskQueue;
@@ -37,12 +42,18 @@ export interface JobState {
   readonly inBackoff: Set<WaitingRange>;
   /** Tasks at workers, running or prefetched. */
   assigned: number;
+  /** Those that may run at once, of a job with `maxRunning` (run-limits.ts). */
+  mostRunning: number;
   /** Those of them that have been started. */
   started: number;
   readonly claims: Set<Claim>;
   /** The store may have more tasks of it to grant. */
   mayLease: boolean;
   leasing: boolean;
+  /** In a group: as many of its tasks are leased as `maxRunning` allows. */
+  leaseRefused: boolean;
+  /** At most so many tasks come with the lease that is under way. */
+  leasingTasks: number;
   /** Slots given to this job so far, on the scale that its rivals of equal priority share (fair-share.ts). */
   served: number;
   readonly blockedBy: Set<JobId>;
@@ -153,6 +164,8 @@ export interface WorkerState {
   readonly prefetchedClaims: Set<Claim>;
   prefetched: number;
   assigned: number;
+  /** Of jobs with `maxRunning`. */
+  readonly runShares: Map<JobState, RunShare>;
   started: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
@@ -162,6 +175,10 @@ export interface WorkerState {
   rate: number;
   rateWindowStart: number;
   rateWindowCount: number;
+  /** From a claim to its first result, without the time of the tasks: commit, both ways of the network, the worker's own delay. */
+  roundTripMs: number;
+  /** The claim that it got when it was idle, and when: its result shows the round trip. */
+  roundTripProbe?: { readonly claim: Claim; readonly at: number };
   grace?: Timer;
 }
 
@@ -174,6 +191,12 @@ export interface Signature {
   readonly kind?: TaskKind;
   /** A worker that ends sooner than this from now takes none of it. */
   readonly timeLimitMs?: number;
+  /** Limits that its tasks count against (named-limits.ts). */
+  readonly limits?: readonly LimitState[];
+  /** The one of them that has no room: nothing of the signature is assigned. */
+  full?: LimitState | undefined;
+  /** In a group, the one for which the store refused a lease: nothing of the signature is leased. */
+  leaseRefusedBy?: LimitState | undefined;
   /** Needs more than one plain slot, so that a worker may have to be reserved for it. */
   readonly wide: boolean;
   /** Jobs with something to hand out, the next one on top. */
@@ -188,8 +211,10 @@ export interface Signature {
   readonly byFreeSlots: IndexedHeap<WorkerState>;
   /** Where brokers share the store: jobs that could be handed out if some of them were leased, the next one on top (leasing.ts). */
   readonly needsLease: IndexedHeap<JobState>;
-  /** The job for which the last lease was written. */
-  lastLeasedJob?: JobState;
+  /** At most so many tasks come with the leases that are under way. */
+  leasingTasks: number;
+  /** Mean length of its tasks, where any has ended: a guess for a job of which none has. */
+  meanMs?: number;
   /** Tasks that the capable ones could have at once; absent until it is asked for. */
   capacity?: number | undefined;
   /** The worker that is reserved for the next task. */
@@ -213,10 +238,9 @@ export interface RequestState {
   readonly deadline: number;
   /** Give it to another worker once, if this one is lost. */
   retry: boolean;
-  worker?: WorkerState;
+  worker: WorkerState | undefined;
   /** The reservation of the worker when it got the request. */
-  passed?: Reservation;
-  timer?: Timer;
+  passed: Reservation | undefined;
   /** Its caller has an answer or no longer wants one; the worker has not finished it. */
   ended: boolean;
 }
@@ -224,8 +248,10 @@ export interface RequestState {
 /** Something that falls due. */
 export type Timer =
   | { readonly at: number; readonly kind: "retry"; readonly job: JobState; readonly waiting: WaitingRange }
-  | { readonly at: number; readonly kind: "deadline"; readonly request: RequestState }
-  | { readonly at: number; readonly kind: "grace"; readonly worker: WorkerState };
+  | { readonly at: number; readonly kind: "grace"; readonly worker: WorkerState }
+  | { readonly at: number; readonly kind: "limit"; readonly limit: LimitState }
+  /** Released tasks of the job can be leased. */
+  | { readonly at: number; readonly kind: "lease"; readonly job: JobId };
 
 export interface State {
   readonly settings: Settings;
@@ -242,7 +268,12 @@ export interface State {
   /** Workers with prefetched tasks. */
   readonly workersWithPrefetched: Set<WorkerState>;
   readonly requests: Map<RequestId, RequestState>;
+  /** No request has a deadline before this. */
+  requestsDueAt: number;
   readonly timers: IndexedHeap<Timer>;
+  readonly limits: Map<string, LimitState>;
+  /** Jobs with `leaseRefused`. */
+  readonly refusedJobs: Set<JobId>;
   /** Jobs that wait for a job, by the one they wait for. */
   readonly waitingFor: Map<JobId, Set<JobState>>;
   /** How recent jobs ended: a job that is being stored now may depend on one of them. */
@@ -279,7 +310,10 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     needsLease: new Set(),
     workersWithPrefetched: new Set(),
     requests: new Map(),
+    requestsDueAt: Number.POSITIVE_INFINITY,
     timers: new IndexedHeap((a, b) => a.at < b.at),
+    limits: new Map(),
+    refusedJobs: new Set(),
     waitingFor: new Map(),
     recentEnds: new Map(),
     workerRecords: new Map(),
@@ -320,6 +354,10 @@ export function claimsWithin(worker: WorkerState, job: JobId, range: Range): Cla
 }
 
 export const claimsOf = (worker: WorkerState): Claim[] => [...worker.claims.values()].flat();
+
+/** The next job of the signature that may be handed out. */
+export const nextJobOf = ({ full, jobs }: Signature): JobState | undefined =>
+  full === undefined ? jobs.peek() : undefined;
 
 /** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
 export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>

@@ -1,22 +1,31 @@
 /** Timers: ends of backoff, deadlines and ends of grace. The caller sets one system timer, for the first of them. */
 import type { Decisions } from "./decisions.js";
 import { endBackoff, leaseMore } from "./job-queue.js";
+import { onMayLease } from "./jobs.js";
+import { onLimitTimer } from "./named-limits.js";
 import { placeWork } from "./placement.js";
-import { expire } from "./requests.js";
+import { expireRequests } from "./requests.js";
 import type { State } from "./state.js";
 import { onGraceExpired } from "./workers.js";
 
-export const nextTimerAt = (state: State): number | undefined => state.timers.peek()?.at;
+export function nextTimerAt(state: State): number | undefined {
+  const at = Math.min(state.timers.peek()?.at ?? Number.POSITIVE_INFINITY, state.requestsDueAt);
+  return at === Number.POSITIVE_INFINITY ? undefined : at;
+}
 
 export function onTimer(state: State, out: Decisions, now: number): void {
+  if (state.requestsDueAt <= now) expireRequests(state, out, now);
   let due = false;
   for (let timer = state.timers.peek(); timer !== undefined && timer.at <= now; timer = state.timers.peek()) {
     state.timers.remove(timer);
-    if (timer.kind === "deadline") {
-      expire(state, out, timer.request);
-    } else if (timer.kind === "grace") {
+    if (timer.kind === "grace") {
       delete timer.worker.grace;
       onGraceExpired(state, out, timer.worker, now);
+    } else if (timer.kind === "limit") {
+      onLimitTimer(state, timer.limit, now);
+      due = true;
+    } else if (timer.kind === "lease") {
+      onMayLease(state, out, timer.job);
     } else {
       endBackoff(state, timer.job, timer.waiting);
       due = true;

@@ -235,12 +235,14 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     prefetchedClaims: new Set(),
     prefetched: 0,
     assigned: 0,
+    runShares: new Map(),
     started: 0,
     requests: new Set(),
     capableOf: new Set(),
     rate: 0,
     rateWindowStart: -1,
     rateWindowCount: 0,
+    roundTripMs: 0,
   };
   state.workers.set(profile.id, worker);
   return worker;

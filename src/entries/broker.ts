@@ -5,10 +5,10 @@ import { startBroker as start } from "../server.js";
 export { type ErrorCode, LaboroError } from "../base/errors.js";
 export type { Log } from "../base/log.js";
 export type { Role } from "../broker/access/roles.js";
-export type { ListenerName, ListenerSettings } from "../broker/listeners/listener.js";
-export type { ListenerRequest, OpenListener } from "../broker/listeners/listener-requests.js";
+export type { ListenerName, ListenerRequest, ListenerSettings, OpenListener } from "../broker/listeners/listener.js";
 export type { Broker, BrokerOptions } from "../broker/options.js";
 export type { Retention } from "../broker/retention.js";
 export type { Settings } from "../dispatch/index.js";
 
+/** Starts a broker in this process. Resolves when its listeners are open. A data directory has one broker at a time. */
 export const startBroker: (options: BrokerOptions) => Promise<Broker> = start;

@@ -2,13 +2,15 @@
 export { type ErrorCode, LaboroError } from "../base/errors.js";
 export type { Log } from "../base/log.js";
 export {
-  type CallContext,
+  type HandleOptions,
   type Handler,
   type ServiceMode,
   type ServiceProgram,
   type StopOptions,
   type StopReason,
   startWorker,
+  type ThreadOptions,
   type Worker,
   type WorkerOptions,
 } from "../worker/index.js";
+export * from "./task.js";

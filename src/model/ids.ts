@@ -1,19 +1,19 @@
-/** A number or string of one meaning; a plain one has to be converted explicitly. */
+/** A number or string with its own type. A plain one has to be converted explicitly. */
 type Branded<Base, Name extends string> = Base & { readonly __is: Name };
 
 export type JobId = Branded<number, "job">;
-/** 0 .. job.count - 1. People know a task by its number, see task-numbers.ts. */
+/** 0 .. job.count - 1. Users see the number of a task instead, see task-numbers.ts. */
 export type TaskIndex = number;
-/** One hand-out of a task. Rises at each hand-out; the fence against late results. */
+/** Rises each time the task is assigned. Results of earlier attempts are rejected by it. */
 export type Attempt = number;
-/** The lasting identity of a worker: laboro's own workers keep it in their data directory. */
+/** The permanent identity of a worker. Laboro's own workers keep it in their data directory. */
 export type WorkerId = Branded<string, "worker">;
 /** One run of a worker process. */
 export type SessionId = Branded<string, "session">;
 export type BrokerId = Branded<string, "broker">;
-/** A range of tasks in one place: waiting at a broker, or claimed by a worker. */
+/** A range of tasks that wait at one broker, or are claimed by one worker. */
 export type TaskRangeId = Branded<number, "task range">;
-/** A request that waits for its answer, as the broker counts them. */
+/** A request that waits for its reply. */
 export type RequestId = Branded<number, "request">;
 
 export const JobId = (id: number): JobId => id as JobId;

@@ -14,7 +14,7 @@ function describe(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
-/** A foreign object may have a `toString` that throws, or none. */
+/** The `toString` of a foreign object may throw or be missing. */
 const asText = (value: unknown): string => (typeof value === "object" && value !== null ? "an object" : String(value));
 
 export function fields(value: unknown, what: string): Fields {
@@ -65,6 +65,14 @@ export function bytes(value: unknown, what: string): Uint8Array {
   throw unexpectedValue(what, "text, bytes or {base64}", value);
 }
 
+/** Like `bytes`, but text stays text. */
+export function textOrBytes(value: unknown, what: string): Bytes {
+  if (typeof value === "string" || value instanceof Uint8Array) return value;
+  const decoded = fromBase64(value);
+  if (decoded !== undefined) return decoded;
+  throw unexpectedValue(what, "text, bytes or {base64}", value);
+}
+
 /** For the command line of a process: no NUL. */
 export function argument(value: unknown, what: string): Bytes {
   if (typeof value === "string" && !value.includes("\0")) return value;
@@ -78,7 +86,7 @@ function fromBase64(value: unknown): Uint8Array | undefined {
   const { base64, ...rest } = value;
   if (typeof base64 !== "string" || Object.keys(rest).length > 0) return undefined;
   const decoded = Buffer.from(base64, "base64");
-  // Buffer skips characters that are not base64: then the bytes do not encode to the same text again.
+  // Buffer ignores characters that are not base64. Then the bytes do not encode to the same text.
   const given = base64.replace(/=+$/, "").replaceAll("-", "+").replaceAll("_", "/");
   return decoded.toString("base64").replace(/=+$/, "") === given ? decoded : undefined;
 }
@@ -90,7 +98,7 @@ export function list<T>(value: unknown, what: string, max: number, read: (item: 
     try {
       return read(item, what);
     } catch {
-      // Only for the error message is the item named by its index: lists of millions are read here.
+      // The name with the index is made only for an error, because lists can have millions of items.
       return read(item, `${what}[${i}]`);
     }
   });

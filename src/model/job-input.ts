@@ -1,130 +1,77 @@
-/** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
-import { badInput } from "../base/errors.js";
+/** Reads a submission of a client into a job. Everything but the recipe has a default. */
 import { JobId } from "./ids.js";
-import { fields, integer, optional, positive, text as readText, unexpectedValue } from "./input.js";
-import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits, NO_OUTPUT_CAP } from "./job.js";
+import { argument, integer, positive, text as readText, unexpectedValue } from "./input.js";
+import { DEFAULT_LIMITS, type Dependency, type Entries, IF_EXISTS, type JobSpec, type Limits } from "./job.js";
+import { limitName, MAX_LIMITS_OF_JOB } from "./limit.js";
 import { checkPlaceholders } from "./placeholders.js";
 import { type Bytes, DEFAULT_POOL, type Recipe, type Resources } from "./recipe.js";
+import { MAX_ENTRIES, numbers, outputCap, recipe, relay, timeLimitMs } from "./recipe-input.js";
 import * as s from "./schema.js";
-import { arrayFault, isRising, type Strides, strideTotal } from "./task-numbers.js";
+import { strideTotal } from "./task-numbers.js";
 
 /** More tasks than this in one job are refused. */
 export const MAX_TASKS = 1_000_000_000;
-/** A submission of more bytes is read in a thread. */
-export const LARGE_SUBMISSION = 1024 * 1024;
-const MAX_ENTRIES = 10_000_000;
-const MAX_ARGUMENTS = 100_000;
-const MAX_STRIDES = 10_000;
-
-const environment = s.mapped(s.record(s.argument()), (given, what) => {
-  for (const name of Object.keys(given)) {
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw unexpectedValue(what, "names of letters, digits and _", name);
-  }
-  return given;
-});
-
-const stride = s.mapped(
-  s.object({
-    first: s.count(),
-    last: s.count(),
-    step: s.withDefault(s.integer(1, Number.MAX_SAFE_INTEGER), 1),
-  }),
-  (given, what) => {
-    if (given.last < given.first)
-      throw unexpectedValue(what, "first to be at most last", `${given.first} and ${given.last}`);
-    return given;
-  },
-);
-
-const array = s.mapped(s.list(stride, MAX_STRIDES), (given, what): Strides => {
-  const fault = arrayFault(given);
-  if (fault !== undefined) throw badInput(`${what}: expected each number once, but ${fault}`);
-  return given;
-});
-
-const numbers = s.mapped(s.list(stride, MAX_ENTRIES), (given, what): Strides => {
-  if (!isRising(given)) throw badInput(`${what}: expected each number to be larger than the one before it`);
-  return given;
-});
-
-/** The numbers in a message of the link. */
-export const readLinkNumbers = (value: unknown): Strides => numbers.read(value, "numbers");
-
-/** Where and with what a process runs. */
-const processFields = {
-  array: s.optional(s.described(array, "a task for each of these numbers, which is its number and its entry")),
-  dir: s.optional(s.argument()),
-  env: s.optional(environment),
-  stdin: s.optional(s.bytes()),
-};
-
-const command = s.object({
-  kind: s.choice("command"),
-  argv: s.list(s.argument(), MAX_ARGUMENTS),
-  placeholders: s.optional(
-    s.described(s.flag(), "replace {} {.} {/} {//} {/.} {#} {%} and {1} {2} … in the arguments, task by task"),
-  ),
-  shell: s.optional(s.described(s.flag(), "the one argument is a line for /bin/sh")),
-  log: s.optional(
-    s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),
-  ),
-  ...processFields,
-});
-
-const script = s.object({
-  kind: s.choice("script"),
-  content: s.bytes(),
-  type: s.described(s.text(16), "the file's extension: .sh"),
-  args: s.optional(s.list(s.argument(), MAX_ARGUMENTS)),
-  ...processFields,
-});
-
-const call = s.object({ kind: s.choice("call"), service: s.text(), body: s.optional(s.bytes()) });
-
-const recipeKinds = { command, script, call };
-
-const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
-  if (given.kind !== "command") return given;
-  if (given.argv.length === 0 || given.argv[0]?.length === 0)
-    throw unexpectedValue(`${what}.argv`, "a command", "nothing");
-  if (given.shell === true && given.argv.length !== 1) {
-    throw unexpectedValue(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
-  }
-  return given;
-});
-
-/** The recipe in a message of the link. Members that a newer version has added are ignored. */
-export function readLinkRecipe(value: unknown, what: string): Recipe {
-  const given = fields(value, what);
-  const kind = Object.entries(recipeKinds).find(([name]) => name === given.kind)?.[1];
-  return recipe.read(kind === undefined ? given : s.knownMembers<s.Shape>(kind, given), what);
-}
-
-const timeLimitMs = s.positive();
-/** Null is no cap. */
-const outputCap: s.Optional<number, number | null> = {
-  ...s.optional(s.count()),
-  read: (value, what) => (value === null ? NO_OUTPUT_CAP : (optional(value, what, s.count().read) as number)),
-  json: () => ({ type: ["integer", "null"], minimum: 0, description: "output kept per task, in bytes; null for all" }),
-};
-const relay = s.optional(s.flag());
-
-/** Of a job's limits, those that its workers apply. */
-const taskLimits = s.object({ timeLimitMs: s.optional(timeLimitMs), outputCap: s.count(), relay });
-
-/** The limits in a message of the link. Members that a newer version has added are ignored. */
-export const readLinkLimits = (value: unknown, what: string): s.ReadType<typeof taskLimits> =>
-  taskLimits.read(s.knownMembers(taskLimits, fields(value, what)), what);
 
 const after = s.object({
   job: s.integer(1, Number.MAX_SAFE_INTEGER),
   any: s.optional(s.described(s.flag(), "wait for its end, however it ends")),
 });
 
+/** The longest delay, wait or time to keep something. */
+const MAX_MS = 100 * 365 * 86_400_000;
+const duration = (description: string) =>
+  s.optional(s.described(s.integer(0, MAX_MS), `${description}, in milliseconds`));
+
+const isTime = (value: unknown): value is number => Number.isInteger(value) && Math.abs(value as number) <= 8.64e15;
+
+/** Milliseconds since 1970, or a text. One without a zone is refused: the broker may be in another zone than its client. */
+const time: s.Schema<number, number | string | Date> = {
+  read: (value, what) => {
+    const zoned =
+      typeof value === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value);
+    const ms = zoned ? Date.parse(value) : value instanceof Date ? value.getTime() : value;
+    if (isTime(ms)) return ms;
+    throw unexpectedValue(what, "a time such as 2026-12-24T18:00:00+01:00, or milliseconds since 1970", value);
+  },
+  json: () => ({ anyOf: [{ type: "string", minLength: 16 }, { type: "integer" }] }),
+};
+
+/** An exit code, or a name of an error. */
+const taskEnd: s.Schema<number | string> = {
+  read: (value, what) =>
+    typeof value === "string" ? readText(value, what, 200) : integer(value, what, 1, 2 ** 31 - 1),
+  json: () => ({
+    anyOf: [
+      { type: "integer", minimum: 1 },
+      { type: "string", minLength: 1, maxLength: 200 },
+    ],
+  }),
+};
+
+const bounded = (min: number, max: number): s.Schema<number> =>
+  s.mapped(s.number(), (given, what) => {
+    if (given >= min && given <= max) return given;
+    throw unexpectedValue(what, `a number from ${min} to ${max}`, given);
+  });
+
+export const retry = s.object({
+  waitMs: duration("before the first retry"),
+  factor: s.optional(s.described(bounded(1, 100), "each wait is so many times the one before; 2 if absent")),
+  maxMs: duration("the longest wait"),
+  jitter: s.optional(s.described(bounded(0, 1), "the part of a wait that is random, 0 to 1; 0 if absent")),
+  on: s.optional(
+    s.described(
+      s.list(taskEnd, 100),
+      "only these ends are retried: exit codes (128 + n for signal n), timeout, names and codes of a handler's errors",
+    ),
+  ),
+  never: s.optional(s.described(s.list(taskEnd, 100), "these ends are not retried")),
+});
+
 const optionalInteger = (min: number, max: number) => s.optional(s.integer(min, max));
 
-/** Characters that every store compares alike. */
-const idempotencyKey = s.mapped(s.text(200), (given, what) => {
+/** Characters that every store compares in the same way. */
+const plainKey = s.mapped(s.text(200), (given, what) => {
   if (/^[\x21-\x7e]+$/.test(given)) return given;
   throw unexpectedValue(what, "printable ASCII characters without spaces", given);
 });
@@ -135,8 +82,8 @@ export const submission = s.object({
   name: s.optional(s.text()),
   /** How many tasks; 1 if absent. With entries or an array it must be absent or their number. */
   count: optionalInteger(1, MAX_TASKS),
-  /** One entry a task. */
-  entries: s.optional(s.list(s.argument(), MAX_ENTRIES)),
+  /** One entry per task. */
+  entries: s.optional(s.list(s.textOrBytes(), MAX_ENTRIES)),
   numbers: s.optional(
     s.described(
       numbers,
@@ -149,37 +96,50 @@ export const submission = s.object({
   needs: s.optional(s.record(s.number())),
   priority: optionalInteger(-1000, 1000),
   retries: optionalInteger(0, 1_000),
+  retry: s.optional(s.described(retry, "when a failed task is tried again; what is absent is the broker's default")),
   crashLimit: optionalInteger(0, 1_000),
   maxFails: optionalInteger(0, MAX_TASKS),
   maxRunning: optionalInteger(1, MAX_TASKS),
+  limits: s.optional(
+    s.described(s.list(limitName, MAX_LIMITS_OF_JOB), "the names of limits that its tasks count against"),
+  ),
   timeLimitMs: s.optional(timeLimitMs),
   outputCap,
-  /** Whoever follows the job gets all output, also what is not kept. A task whose output is taken slowly is slowed down. */
+  /** Clients that follow the job get all output, also beyond the cap. A slow client slows the task down. */
   relay,
   after: s.optional(s.list(after, 1000)),
   held: s.optional(s.flag()),
-  /** What makes it the same batch as another. */
-  key: s.optional(s.text()),
-  idempotencyKey: s.optional(
+  delayMs: duration("start no earlier than so long after the submission"),
+  at: s.optional(s.described(time, "start no earlier than this; a text needs a zone or Z")),
+  key: s.optional(s.described(plainKey, "one job at a time has it: until it ends, and for keyForMs after")),
+  keyForMs: duration("how long the job has its key after its end"),
+  ifExists: s.optional(
     s.described(
-      idempotencyKey,
-      "a submission repeated with the same one makes no second job: the answer names the first",
+      s.choice(...IF_EXISTS),
+      "where another job has the key: return it, which is the default; refuse; or replace it, which cancels it",
     ),
+  ),
+  keepMs: duration("how long the job is kept after its end"),
+  keepFailedMs: duration("the same where it did not succeed; keepMs if absent"),
+  batchKey: s.optional(s.described(s.text(), "what makes it the same batch as another; not unique")),
+  idempotencyKey: s.optional(
+    s.described(plainKey, "a submission repeated with the same one makes no second job: the answer names the first"),
   ),
   resumes: s.optional(
     s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the job of the same batch whose remaining tasks this one runs"),
   ),
 });
 
+/** A job to be made: its recipe, its tasks, and how they are to be run. */
 export type Submission = s.WrittenType<typeof submission>;
 
 export function readSubmission(input: unknown): { spec: JobSpec; entries?: Entries } {
   return jobSpec(submission.read(input, ""));
 }
 
-/** The job that a submission asks for. */
+/** The job of a submission. */
 export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; entries?: Entries } {
-  const { recipe, entries, key, idempotencyKey, numbers, resumes } = given;
+  const { recipe, entries, idempotencyKey, numbers, resumes } = given;
   const spec: JobSpec = {
     name: given.name ?? defaultName(recipe),
     recipe,
@@ -195,12 +155,25 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
     limits: limitsOf(given),
     after: (given.after ?? []).map(({ job, any = false }): Dependency => ({ job: JobId(job), any })),
     held: given.held ?? false,
-    ...(key === undefined ? {} : { key }),
+    ...timesOf(given),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes: JobId(resumes) }),
   };
+  // The entries of other recipes become arguments.
+  if (recipe.kind !== "call") entries?.forEach((entry, i) => void argument(entry, `entries[${i}]`));
   checkPlaceholders(recipe, entries);
   return entries === undefined ? { spec } : { spec, entries };
+}
+
+const TIMES_AND_KEYS = ["delayMs", "key", "keyForMs", "ifExists", "keepMs", "keepFailedMs", "batchKey"] as const;
+
+function timesOf(given: s.ReadType<typeof submission>): Partial<JobSpec> {
+  const { at, delayMs, key } = given;
+  if (at !== undefined && delayMs !== undefined) throw unexpectedValue("at", "none beside delayMs", at);
+  for (const name of ["keyForMs", "ifExists"] as const)
+    if (key === undefined && given[name] !== undefined) throw unexpectedValue(name, "none without a key", given[name]);
+  const times = TIMES_AND_KEYS.flatMap((name) => (given[name] === undefined ? [] : [[name, given[name]]]));
+  return { ...Object.fromEntries(times), ...(at === undefined ? {} : { notBefore: at }) };
 }
 
 function taskCount({ count, entries, recipe, numbers }: s.ReadType<typeof submission>): number {
@@ -233,7 +206,9 @@ function limitsOf(given: s.ReadType<typeof submission>): Limits {
     const value = given[name];
     if (value !== undefined) limits[name] = value;
   }
-  return given.relay === true ? { ...limits, relay: true } : limits;
+  if (given.limits !== undefined && given.limits.length > 0) limits.named = [...new Set(given.limits)].sort();
+  const { retry, relay } = given;
+  return { ...limits, ...(retry === undefined ? {} : { retry }), ...(relay === true ? { relay: true } : {}) };
 }
 
 function defaultName(recipe: Recipe): string {

@@ -3,24 +3,43 @@ import { NO_RANGES, type Ranges } from "./ranges.js";
 import type { Bytes, Recipe, Requirement } from "./recipe.js";
 import type { Strides } from "./task-numbers.js";
 
+/** When a failed task is tried again. What is absent is the broker's default, see dispatch/settings.ts. */
+export interface RetryPolicy {
+  /** Before the first retry. */
+  readonly waitMs?: number;
+  /** Factor between two successive waits. */
+  readonly factor?: number;
+  /** The longest wait. */
+  readonly maxMs?: number;
+  /** The part of a wait that is random, 0 to 1: with 0.2 a wait is 80 % to 100 % of its length. */
+  readonly jitter?: number;
+  /** Only these ends are retried: exit codes (128 + n for signal n), `timeout`, names and codes of a handler's errors. */
+  readonly on?: readonly (number | string)[];
+  /** These ends are not. */
+  readonly never?: readonly (number | string)[];
+}
+
 /** Limits of a task's attempts, and of the job as a whole. */
 export interface Limits {
-  /** How often a task that failed (non-zero exit, time limit) is tried again. */
+  /** How often a failed task (non-zero exit, time limit) is tried again. */
   readonly retries: number;
-  /** How many workers a task may lose after its start before it counts as failed. */
+  readonly retry?: RetryPolicy;
+  /** A task fails when this many workers were lost while they ran it. */
   readonly crashLimit: number;
   /** The rest of the job is cancelled once more tasks than this have failed. */
   readonly maxFails?: number;
-  /** At most this many tasks of the job are assigned to workers at a time. */
+  /** At most this many tasks of the job run at a time. */
   readonly maxRunning?: number;
+  /** The names of the limits that its tasks count against (limit.ts), each once and in order; absent for none. */
+  readonly named?: readonly string[];
   readonly timeLimitMs?: number;
-  /** Output kept per attempt, in bytes; head and tail stay, the middle goes. */
+  /** How many bytes of output are stored per attempt: the head and the tail. */
   readonly outputCap: number;
-  /** A client shows the output as it comes: workers relay to it what the cap does not keep. */
+  /** Workers also send output beyond the cap, for clients that follow the job. */
   readonly relay?: boolean;
 }
 
-/** The `outputCap` of a job whose output is kept whole. */
+/** The `outputCap` of a job whose complete output is stored. */
 export const NO_OUTPUT_CAP = Number.MAX_SAFE_INTEGER;
 
 export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
@@ -31,36 +50,59 @@ export interface Dependency {
   readonly any: boolean;
 }
 
-/** What a client asks for. */
+export const IF_EXISTS = ["return", "refuse", "replace"] as const;
+export type IfExists = (typeof IF_EXISTS)[number];
+
+/** A submitted job. */
 export interface JobSpec {
   readonly name: string;
   readonly recipe: Recipe;
   readonly requirement: Requirement;
-  /** How many tasks; with `entries`, as many as these. */
+  /** How many tasks; with entries, one per entry. */
   readonly count: number;
-  /** The numbers of its tasks, rising, where they are neither an array's nor 1 to count. */
+  /** The numbers of its tasks, rising, if they are neither those of an array nor 1 to count. */
   readonly numbers?: Strides;
   /** The higher goes first; -1000 .. 1000. */
   readonly priority: number;
   readonly limits: Limits;
   readonly after: readonly Dependency[];
   readonly held: boolean;
-  /** What makes it the same batch as another: a client that submits it again finds the one it began. */
+  /** Identifies the batch: a client that submits it again finds the earlier job. Not unique. */
+  readonly batchKey?: string;
+  /** Not to start before this time, by the store's clock. */
+  readonly notBefore?: number;
+  /** With `notBefore`: that is so long after the submission. Absent where the client named a time. */
+  readonly delayMs?: number;
+  /** One job at a time has it: until the job ends, and for `keyForMs` after. */
   readonly key?: string;
-  /** Chosen by the client, unique among stored jobs: a submission that is repeated with it makes no second job. */
+  readonly keyForMs?: number;
+  /** What to do where another job has the key; `return` if absent: the answer names that job. */
+  readonly ifExists?: IfExists;
+  /** How long it is kept after its end; the broker's default if absent. */
+  readonly keepMs?: number;
+  /** The same where it did not succeed; `keepMs` if absent. */
+  readonly keepFailedMs?: number;
+  /** Chosen by the client, unique among stored jobs. A repeated submission with the same key makes no second job. */
   readonly idempotencyKey?: string;
   /** The job of the same batch whose remaining tasks this one runs. */
   readonly resumes?: JobId;
-  /** A random id of the broker process that accepted it. Another store may give the job's number again, but not with this id. */
+  /**
+   * A random id of the broker process that accepted the job. Another store may have a job with the same number, but not
+   * with this id.
+   */
   readonly acceptedBy?: string;
 }
 
-/** One entry a task, in task order: a line of the input file, a body for a service. */
+/** A submission of more bytes is read in a thread. */
+export const LARGE_SUBMISSION = 1024 * 1024;
+
+/** One entry per task, in task order: a line of the input file, or the body of a request. */
 export type Entries = readonly Bytes[];
 
+/** How a job ended: `succeeded` if all of its tasks did. */
 export type JobEnd = "succeeded" | "failed" | "cancelled";
 
-/** Finished tasks by how they ended. Cancelled ones that never ran are counted here and have no result. */
+/** Ended tasks by outcome. Tasks that were cancelled before they ran are counted here, but have no result. */
 export interface Counters {
   readonly succeeded: number;
   readonly failed: number;
@@ -76,13 +118,19 @@ export interface Job extends JobSpec {
   readonly hasEntries: boolean;
   /** Tasks below this index have been granted to a broker at least once. */
   readonly cursor: number;
-  /** What was asked to be cancelled: a task in here ends cancelled, whatever arrives. */
+  /** Tasks for which a cancel was requested. They end as cancelled, whatever result arrives. */
   readonly cancels: Ranges;
-  /** Why the rest was cancelled, where nobody asked for it. */
+  /** Why the broker cancelled the rest. */
   readonly reason?: string;
   readonly counters: Counters;
+  /** Its `notBefore` has not come yet, as far as the store has been told (`promote` in store.ts). */
+  readonly delayed?: true;
   readonly ended?: { readonly at: number; readonly state: JobEnd };
 }
+
+/** Whether the store keeps the job out of sight until it is promoted. One that waits for other jobs has to be known meanwhile. */
+export const isParked = ({ notBefore, after, count }: JobSpec): boolean =>
+  notBefore !== undefined && after.length === 0 && count > 0;
 
 /** A job just after its submission; `cursor` tasks are granted already. */
 export function newJob(spec: JobSpec, id: JobId, hasEntries: boolean, cursor: number, now: number): Job {
@@ -94,11 +142,12 @@ export function newJob(spec: JobSpec, id: JobId, hasEntries: boolean, cursor: nu
     cursor,
     cancels: NO_RANGES,
     counters: { succeeded: 0, failed: 0, cancelled: 0 },
+    ...(isParked(spec) ? { delayed: true } : {}),
     ...(spec.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
   };
 }
 
-/** How a job with these counters has ended, once nothing is left of it. */
+/** The end state of a job whose tasks have all ended. */
 export function jobEnd(counters: Counters): JobEnd {
   if (counters.failed > 0) return "failed";
   return counters.cancelled > 0 ? "cancelled" : "succeeded";

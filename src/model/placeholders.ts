@@ -1,13 +1,13 @@
 /**
- * Placeholders in a command, as GNU parallel has them:
- *   {}    the task's entry                {/}   the entry without the folders before it
- *   {.}   without its last extension      {//}  those folders, or `.`
- *   {#}   the task's number               {/.}  {/} without its last extension
- *   {%}   the slot it runs in, from 1     {2} {2.} {2/} {2//} {2/.}  the same of one column of the entry; columns have tabs between them
- * What has no value stays as it is: {2} of an entry with one column.
+ * Placeholders in a command, as in GNU parallel:
+ *   {}    the entry of the task           {/}   the entry without its folders
+ *   {.}   without its last extension      {//}  the folders of the entry, or `.`
+ *   {#}   the number of the task          {/.}  {/} without its last extension
+ *   {%}   the slot it runs in, from 1     {2} {2.} {2/} {2//} {2/.}  the same of one column; tabs separate columns
+ * A placeholder without a value stays as it is: {2} of an entry with one column.
  *
- * In a word the value replaces the placeholder. In a line for the shell the value is never part of the code: the line starts with
- * assignments, and a variable stands where the placeholder stood, quoted for that place (shell-line.ts).
+ * In a word, the value replaces the placeholder. In a shell line, the value never becomes code: the line begins with
+ * assignments, and the placeholder is replaced by a variable that is quoted for its place (shell-line.ts).
  */
 import { badInput, type LaboroError } from "../base/errors.js";
 import { type Bytes, PLACEHOLDER, type Recipe } from "./recipe.js";
@@ -18,7 +18,7 @@ import { quote } from "./shell-words.js";
 export interface TaskValues {
   readonly number: number;
   readonly entry?: Bytes | undefined;
-  /** From 1. Absent where it is not known. */
+  /** From 1. Absent if it is not known. */
   readonly slot?: number | undefined;
 }
 
@@ -29,7 +29,7 @@ const WHOLE_NUMBER = /^(0|-?[1-9]\d{0,17})$/;
 /** Between the columns of an entry. */
 export const COLUMN_SEPARATOR = "\t";
 
-/** Bytes as text with one character a byte, so that any of them can be cut and joined. */
+/** Bytes as text with one character per byte, so that they can be split and joined. */
 const latin = (bytes: Bytes): string => Buffer.from(bytes).toString("latin1");
 
 export function expandWords(argv: readonly Bytes[], values: TaskValues): readonly Bytes[] {
@@ -45,7 +45,7 @@ export function expandWords(argv: readonly Bytes[], values: TaskValues): readonl
   });
 }
 
-/** The line to run. Throws LABORO_BAD_INPUT where a placeholder stands in a place that has no safe value. */
+/** The line to run. Throws LABORO_BAD_INPUT if a placeholder is in a place where no value is safe. */
 export function expandLine(line: Bytes, values: TaskValues): Bytes {
   const names = new Map<string, string>();
   const assignments: string[] = [];
@@ -61,7 +61,7 @@ export function expandLine(line: Bytes, values: TaskValues): Bytes {
   return assignments.length === 0 ? line : Buffer.from(`${assignments.join(" ")}; ${text}`, "latin1");
 }
 
-/** The line for people: what a shell would be told to do the same. */
+/** The line as a user would type it. */
 export const showLine = (line: Bytes, values: TaskValues): string =>
   Buffer.from(
     replaceIn(latin(line), values, ({ quoting }, value) => QUOTED[quoting](value)),
@@ -103,7 +103,7 @@ function replaceIn(
 
 let lastRead: { readonly line: string; readonly found: readonly ShellPlaceholder[] } = { line: "", found: [] };
 
-/** The tasks of a job have the same line. */
+/** Cached, because the tasks of a job have the same line. */
 function placeholdersIn(line: string): readonly ShellPlaceholder[] {
   if (lastRead.line !== line)
     lastRead = { line, found: PLACEHOLDER.test(line) ? findPlaceholders(line, PLACEHOLDER_HERE) : [] };
@@ -154,20 +154,20 @@ function withoutExtension(path: string): string {
   return dot > path.lastIndexOf("/") + 1 ? path.slice(0, dot) : path;
 }
 
-/** The placeholders of a command that is words, or one line for the shell. */
+/** The placeholders of a command: of its words, or of its shell line. */
 export function placeholderForms(argv: readonly Bytes[], shell: boolean): readonly string[] {
   const texts = argv.map(latin);
   if (!shell) return texts.flatMap((text) => text.match(EACH_PLACEHOLDER) ?? []);
   return texts.flatMap((text) => placeholdersIn(text).map((found) => found.text));
 }
 
-/** The column that it stands for, 1 for the entry as a whole; 0 if it needs no entry. */
+/** The column of the placeholder; 1 for the whole entry, 0 if it needs no entry. */
 export function columnOf(form: string): number {
   const [, counter, column = "1"] = PLACEHOLDER.exec(form) ?? [];
   return counter === undefined ? Number(column) : 0;
 }
 
-/** Throws LABORO_BAD_INPUT for a placeholder that has no value, or no safe one in its place. */
+/** Throws LABORO_BAD_INPUT for a placeholder that has no value, or is in a place where no value is safe. */
 export function checkPlaceholders(recipe: Recipe, entries: readonly Bytes[] | undefined): void {
   if (recipe.kind !== "command" && recipe.kind !== "script") return;
   const shell = recipe.kind === "command" && recipe.shell === true;

@@ -1,4 +1,4 @@
-/** What workers of every protocol must agree on for recipes that run a process. */
+/** How workers of every protocol run a process recipe. */
 import type { Bytes, Recipe } from "./recipe.js";
 import { taskNumber } from "./task-numbers.js";
 

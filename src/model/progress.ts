@@ -1,10 +1,11 @@
-/** What a client learns of a job that it follows. */
+/** The progress of a job, for clients that follow it. */
 import type { Attempt, TaskIndex } from "./ids.js";
 import type { Counters, JobEnd } from "./job.js";
 import type { TaskResult } from "./outcome.js";
 
+/** How a task ended. */
 export interface EndedTask extends TaskResult {
-  /** What people call it. */
+  /** The number that users see. */
   readonly number: number;
 }
 
@@ -14,7 +15,7 @@ export interface RunningTask {
   readonly attempt: Attempt;
 }
 
-/** What has changed since the last one. Each end of a task is in one of them. */
+/** What has changed since the last message. The end of each task is reported once. */
 export interface JobProgress {
   /** In the order of their ends. */
   readonly tasks: readonly EndedTask[];

@@ -1,6 +1,6 @@
 /**
- * Ranges of task indices, both ends included. Lists of them are sorted, disjoint and merged, so that a million neighbouring tasks
- * cost one pair.
+ * Ranges of task indices, both ends included. Lists of them are sorted, disjoint and merged, so that a million
+ * neighbouring tasks cost one pair.
  */
 export interface Range {
   readonly first: number;
@@ -11,6 +11,9 @@ export type Ranges = readonly Range[];
 
 export const NO_RANGES: Ranges = [];
 
+/** The tasks of any job. */
+export const ALL_TASKS: Range = { first: 0, last: 2 ** 31 - 2 };
+
 export const sizeOf = (range: Range): number => range.last - range.first + 1;
 
 export function countOf(ranges: Ranges): number {
@@ -19,7 +22,7 @@ export function countOf(ranges: Ranges): number {
   return count;
 }
 
-/** Sorted, disjoint and merged, whatever order they came in. */
+/** Sorts and merges ranges. */
 export function normalize(ranges: Iterable<Range>): Ranges {
   const sorted = [...ranges].filter((range) => range.last >= range.first).sort((a, b) => a.first - b.first);
   const merged: Range[] = [];
@@ -36,7 +39,7 @@ export function normalize(ranges: Iterable<Range>): Ranges {
 
 export const union = (a: Ranges, b: Ranges): Ranges => (b.length === 0 ? a : normalize([...a, ...b]));
 
-/** What of `range` lies in `ranges`. */
+/** The parts of `range` that are in `ranges`. */
 export function intersection(range: Range, ranges: Ranges): Ranges {
   const found: Range[] = [];
   for (let i = firstEndingAtOrAfter(ranges, range.first); i < ranges.length; i++) {
@@ -47,7 +50,7 @@ export function intersection(range: Range, ranges: Ranges): Ranges {
   return found;
 }
 
-/** What of `range` does not lie in `ranges`. */
+/** The parts of `range` that are not in `ranges`. */
 export function difference(range: Range, ranges: Ranges): Ranges {
   const left: Range[] = [];
   let next = range.first;

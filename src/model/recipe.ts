@@ -3,21 +3,27 @@ import type { Strides } from "./task-numbers.js";
 /** Text, or bytes where a file name or argument is not UTF-8. */
 export type Bytes = string | Uint8Array;
 
-/** A counter `{#}` `{%}`, or an entry or one column of it, or a part of that: `{}` `{2}` `{2/.}`. Explained in placeholders.ts. */
+/**
+ * A counter `{#}` `{%}`, or an entry or one column of it, or a part of that: `{}` `{2}` `{2/.}`. Explained in
+ * placeholders.ts.
+ */
 export const PLACEHOLDER = /\{(?:([#%])|([1-9]\d{0,3})?(\.|\/\/|\/\.|\/)?)\}/;
 
-/** What a task is: run a command, run a shipped script, call a service, or nothing (for measuring). */
+/** What a task does: run a command, run a script that is sent to the worker, or call a service. */
 export type Recipe =
   | {
       readonly kind: "command";
-      /** Placeholders (placeholders.ts) are replaced task by task where `placeholders` is set. */
+      /** If `placeholders` is set, placeholders (placeholders.ts) are replaced for each task. */
       readonly argv: readonly Bytes[];
       readonly placeholders?: boolean;
-      /** The one argument of argv is a line for /bin/sh. */
+      /** The only word of argv is a line for /bin/sh. */
       readonly shell?: boolean;
-      /** The entry of a task is its number, one of these: a million of them cost as much as one. */
+      /** The entry of each task is its number, one of these. */
       readonly array?: Strides;
-      /** A file at the worker that gets the output too; `{#}` in it is the task's number. It is never overwritten. */
+      /**
+       * A file at the worker that also gets the output. `{#}` in it is the number of the task. An existing file is not
+       * overwritten.
+       */
       readonly log?: string;
       readonly dir?: Bytes;
       readonly env?: Readonly<Record<string, Bytes>>;
@@ -26,7 +32,7 @@ export type Recipe =
   | {
       readonly kind: "script";
       readonly content: Uint8Array;
-      /** The file's extension, `.sh` or `.m`; decides what runs it where it has no #! line. */
+      /** The extension of the file, `.sh` or `.m`. It selects the interpreter if there is no #! line. */
       readonly type: string;
       readonly args?: readonly Bytes[];
       readonly array?: Strides;
@@ -37,8 +43,8 @@ export type Recipe =
   | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array };
 
 /**
- * What a worker must know how to do. `numbered` is a command that gets the task's number and nothing else: the only kind that some old
- * workers know, and one that every worker for commands can do.
+ * What a worker must be able to run. `numbered` is a command that gets only the number of the task. Some old workers
+ * know no other kind, and every worker for commands can run it.
  */
 export type TaskKind = "command" | "numbered" | "script" | "call";
 
@@ -54,10 +60,10 @@ function isNumbered({ argv, placeholders, shell, env, stdin, dir }: Extract<Reci
   return shell !== true && bare && stdin === undefined && typeof dir === "string";
 }
 
-/** Named amounts: what a worker has, or what one task needs. `slots` is always there. */
+/** Named amounts: what a worker has, or what one task needs. `slots` is always present. */
 export type Resources = Readonly<Record<string, number>> & { readonly slots: number };
 
-/** What a worker must have to take a piece of work. */
+/** What a worker must have to run a task or request. */
 export interface Requirement {
   readonly pool: string;
   readonly tags: readonly string[];

@@ -1,6 +1,7 @@
 /**
- * A schema defines the form of a value in one place: it reads foreign input, with a clear error where that is wrong; it has a static
- * type; and it can be published as JSON Schema. `Read` is the type that the reader returns, `Written` the one that a caller may write.
+ * A schema defines the form of a value in one place. It reads foreign input, with a clear error if that is wrong; it
+ * has a static type; and it can be published as JSON Schema. `Read` is the type that the reader returns, `Written` the
+ * type that a caller may write.
  */
 import type { Fields } from "./input.js";
 import * as input from "./input.js";
@@ -12,11 +13,11 @@ export interface Schema<Read, Written = Read> {
   /** Throws LABORO_BAD_INPUT, with `what` as the name of the value. */
   read(value: unknown, what: string): Read;
   json(): JsonSchema;
-  /** The value that a text in a path or a query stands for; texts stand for themselves if absent. */
+  /** Parses the value from a path or a query. If absent, the value is the text itself. */
   fromText?(text: string): unknown;
   /** May be absent from an object. */
   readonly optional?: boolean;
-  /** Never there: keeps the type apart. */
+  /** Never set. Keeps the type distinct. */
   readonly written?: Written;
 }
 
@@ -25,7 +26,7 @@ export type WrittenType<S> = S extends Schema<unknown, infer Written> ? Written 
 
 /** A schema whose value may be left out of an object. */
 export type Optional<Read, Written> = Schema<Read, Written> & { readonly optional: true };
-/** The same, where the reader puts a default in its place. */
+/** Like `Optional`, but the reader fills in a default. */
 export type Defaulted<Read, Written> = Schema<Read, Written> & { readonly optional: true; readonly defaulted: true };
 
 export type Shape = Readonly<Record<string, Schema<unknown, unknown>>>;
@@ -49,7 +50,7 @@ export interface ObjectSchema<S extends Shape> extends Schema<ReadObject<S>, Wri
   readonly shape: S;
 }
 
-/** Anything else than the named members is refused. */
+/** Unknown members are refused. */
 export function object<S extends Shape>(shape: S): ObjectSchema<S> {
   const names = Object.keys(shape);
   return {
@@ -71,7 +72,7 @@ export function object<S extends Shape>(shape: S): ObjectSchema<S> {
   };
 }
 
-/** The members that an object schema names: for input of a newer peer, which may have others. */
+/** Only the members of the schema: input of a newer peer may have others. */
 export const knownMembers = <S extends Shape>({ shape }: ObjectSchema<S>, given: Fields): Fields =>
   Object.fromEntries(Object.entries(given).filter(([name]) => Object.hasOwn(shape, name)));
 
@@ -89,7 +90,7 @@ export function optional<R, W>(schema: Schema<R, W>): Optional<R, W> {
   return {
     ...schema,
     optional: true,
-    // Only inside an object, whose type leaves the member out then.
+    // Only used inside an object, whose type then omits the member.
     read: (value, what) => input.optional(value, what, schema.read) as R,
   };
 }
@@ -103,7 +104,7 @@ export function withDefault<R, W>(schema: Schema<R, W>, value: R): Defaulted<R, 
   };
 }
 
-/** With a sentence for readers of the published schema. */
+/** Adds a description to the published schema. */
 export function described<S extends Schema<unknown, unknown>>(schema: S, description: string): S {
   return { ...schema, json: () => ({ ...schema.json(), description }) };
 }
@@ -122,7 +123,7 @@ export const positive = (): Schema<number> => ({
   fromText: numberFrom,
 });
 
-/** A number of any size; times are these. */
+/** Any number, such as a time. */
 export const number = (): Schema<number> => ({
   read: input.number,
   json: () => ({ type: "number" }),
@@ -181,7 +182,7 @@ export function record<R, W>(member: Schema<R, W>): Schema<Readonly<Record<strin
   };
 }
 
-/** What bytes are in JSON: text where they are UTF-8, base64 where they are not. Over the link they are bytes. */
+/** Bytes in JSON: text if they are UTF-8, otherwise base64. On laboro's own link they are bytes. */
 export type WrittenBytes = Bytes | { readonly base64: string };
 
 const BYTES_JSON: JsonSchema = {
@@ -198,10 +199,13 @@ const BYTES_JSON: JsonSchema = {
 
 export const bytes = (): Schema<Uint8Array, WrittenBytes> => ({ read: input.bytes, json: () => BYTES_JSON });
 
+/** Text stays text. */
+export const textOrBytes = (): Schema<Bytes, WrittenBytes> => ({ read: input.textOrBytes, json: () => BYTES_JSON });
+
 /** For the command line of a process: no NUL. Text stays text. */
 export const argument = (): Schema<Bytes, WrittenBytes> => ({ read: input.argument, json: () => BYTES_JSON });
 
-/** One of several objects, told apart by their member `kind`. */
+/** One of several objects, distinguished by their member `kind`. */
 export function unionByKind<S extends Readonly<Record<string, Schema<object, object>>>>(
   variants: S,
 ): Schema<ReadType<S[keyof S]>, WrittenType<S[keyof S]>> {
@@ -215,7 +219,7 @@ export function unionByKind<S extends Readonly<Record<string, Schema<object, obj
   };
 }
 
-/** A schema that reads something else out of what another has read. */
+/** A schema that converts the value that another schema has read. */
 export function mapped<R, W, To>(schema: Schema<R, W>, map: (value: R, what: string) => To): Schema<To, W> {
   return { ...schema, read: (value, what) => map(schema.read(value, what), what) } as Schema<To, W>;
 }

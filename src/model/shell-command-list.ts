@@ -1,8 +1,8 @@
-/** Reserved words in a list of shell commands, as far as they decide what a `)` closes. Used by shell-line.ts. */
+/** Tracks reserved words in a list of shell commands, to find out what a `)` closes. Used by shell-line.ts. */
 
-/** What the list tells its reader. */
+/** Callbacks to the reader of the line. */
 interface ListReader {
-  /** The line cannot be relied on. */
+  /** The line cannot be parsed reliably. */
   refuseLine(why: string): void;
   /** Arithmetic begins or ends. */
   raiseNumeric(by: 1 | -1): void;

@@ -1,25 +1,25 @@
 /**
- * Where placeholders stand in a line for /bin/sh. The line is read as dash and bash read it: quotes, command substitution, comments,
- * here-documents, `case` patterns. What the shells read differently is refused, and so is every place where the value of a variable
- * would not arrive as it is, or could be evaluated as code.
+ * Finds the placeholders in a line for /bin/sh and their quoting. The line is parsed as dash and bash parse it: quotes,
+ * command substitution, comments, here-documents, `case` patterns. Constructs that the shells parse differently are
+ * refused, and so is every place where the value of a variable would change or could be evaluated as code.
  *
- * The line is latin1 text: one character a byte.
+ * The line is latin1 text: one character per byte.
  */
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${ is the shell's
 import { CommandList } from "./shell-command-list.js";
 
-/** What the shell makes of the text around the placeholder. */
+/** How the shell quotes the text around the placeholder. */
 export type Quoting = "bare" | "single" | "double" | "heredoc";
 
 export interface ShellPlaceholder {
   readonly at: number;
   readonly text: string;
   readonly quoting: Quoting;
-  /** bash evaluates this place as arithmetic, in which a text can run commands: only whole numbers are safe. */
+  /** bash evaluates this place as arithmetic, where a text can run commands. Only integers are safe. */
   readonly numeric: boolean;
   /** A backslash before it would escape the `$` of a variable. */
   readonly escaped: boolean;
-  /** Why nothing may stand here. */
+  /** Why no placeholder may be here. */
   readonly refusal?: string;
 }
 
@@ -48,13 +48,13 @@ interface HereDocument {
   readonly stripTabs: boolean;
 }
 
-/** Quoted or not, or in parts. */
+/** Quoted, unquoted or partly quoted. */
 const DELIMITER = /[ \t]*((?:'[^'\n]*'|"[^"\n\\$`]*"|\\[^\n]|[^ \t\n;&|<>()'"\\$`])*)/y;
 const SUBSCRIPT = /^\w*\[[^\]]*$/;
 
 class LineReader {
   readonly found: ShellPlaceholder[] = [];
-  /** Why the line as a whole cannot be relied on. */
+  /** Why the line cannot be parsed reliably. */
   doubt: string | undefined;
   readonly #line: string;
   readonly #pattern: RegExp;
@@ -344,7 +344,7 @@ class LineReader {
     DELIMITER.lastIndex = this.#at;
     const [whole = "", word = ""] = DELIMITER.exec(this.#line) ?? [];
     this.#at += whole.length;
-    // Also where something else follows in the same word: ` $ or a quote with an escape in it.
+    // Also if the same word continues with ` $ or a quote with an escape in it.
     if (word === "" || word.includes("{") || !/^[ \t\n;&|<>()]?$/.test(this.#ahead(1)))
       this.refuseLine("the delimiter of a here-document");
     const delimiter = word.replace(/'([^']*)'|"([^"]*)"|\\(.)/g, "$1$2$3");
@@ -387,7 +387,7 @@ class LineReader {
     return this.#line.slice(this.#at, this.#at + length);
   }
 
-  /** Whether the line ends here, which leaves something open. */
+  /** Returns true at the end of the line, where a construct is still open. */
   #atEnd(open: string): boolean {
     if (this.#at < this.#line.length) return false;
     this.refuseLine(open);

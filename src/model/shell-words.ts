@@ -1,8 +1,8 @@
-/** Bytes as words of shell text. */
+/** Quotes bytes as words of shell text. */
 import { badInput } from "../base/errors.js";
 import type { Bytes } from "./recipe.js";
 
-/** Variables that some shell reserves (read-only, or changed by the shell itself): `env` sets these. */
+/** Variables that some shell reserves (read-only, or changed by the shell itself). `env` sets them instead. */
 export const SHELL_RESERVED =
   /^(_|UID|EUID|PPID|GROUPS|IFS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|SHLVL|SHELLOPTS|BASH.*|DIRSTACK|EPOCH.*|FUNCNAME|HISTCMD)$/;
 

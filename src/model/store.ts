@@ -1,43 +1,46 @@
 /**
- * The durable state, and how a broker changes it. Both engines implement this; no type of a connection or transaction is visible.
+ * The durable state, and how a broker changes it. Both engines implement this; no type of a connection or transaction
+ * is visible.
  *
  * A task of a job is in exactly one place:
  * - beyond the job's cursor: never granted to any broker;
  * - in one task range and without a result: waiting at the broker that owns the range (no worker), or claimed by a worker;
  * - recorded: it has a result row, or it lies in the job's `cancels` and in no task range.
  *
- * A broker is identified by its epoch, a number that rises with every start of a broker on this store. A task range belongs to one
- * epoch, and every change to it is conditional on (task range, epoch). Where that finds no row the result is `lost`, and the broker
- * drops the range. Adoption gives a worker's task ranges to another epoch, so that the writes of the former owner are lost.
+ * A broker is identified by its epoch, a number that rises with every start of a broker on this store. A task range
+ * belongs to one epoch, and every change to it is conditional on (task range, epoch). Where that finds no row the
+ * result is `lost`, and the broker drops the range. Adoption gives a worker's task ranges to another epoch, so that the
+ * writes of the former owner are lost.
  *
  * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
  */
 import type { Attempt, JobId, TaskIndex, TaskRangeId, WorkerId } from "./ids.js";
 import type { Counters, Entries, Job, JobEnd, JobSpec } from "./job.js";
+import type { LimitStart } from "./limit.js";
 import type { OutputStream, TaskEnd, TaskResult } from "./outcome.js";
 import type { Range, Ranges } from "./ranges.js";
+import type { ScheduleChange, ScheduleChangeResult, SchedulePage, ScheduleQuery } from "./schedule.js";
 import type { Group } from "./store-group.js";
 
 /** A range of tasks of one job with one history. Its id is chosen by the broker and never used twice on one store. */
 export interface TaskRange extends Range {
   readonly id: TaskRangeId;
   readonly job: JobId;
-  /** The number of the last hand-out of these tasks; 0 if there was none. */
+  /** The attempt of the last assignment of these tasks; 0 if there was none. */
   readonly attempt: Attempt;
   /** How often these tasks have failed, against the job's retries. */
   readonly failures: number;
-  /** How many workers were lost with them, against the crash limit. */
+  /** How many workers were lost while they ran these tasks, against the crash limit. */
   readonly crashes: number;
-  /** Not to be handed out before this time (ms since 1970): backoff. 0 for at once. */
+  /** Backoff: not assigned before this time (ms since 1970); 0 for at once. */
   readonly notBefore: number;
-  /** The worker where they last failed: another is preferred, where there is one. */
+  /** How long that wait was when it began. A longer one means that a clock was set back: the range counts as due. */
+  readonly waitMs?: number;
+  /** The worker where they last failed. Another worker is preferred. */
   readonly avoid?: WorkerId;
-  /** The worker that has them; absent while they wait. */
+  /** The worker that has claimed them; absent while they wait. */
   readonly worker?: WorkerId;
 }
-
-/** No retry waits longer. A released range whose time is further away counts as due: a clock was set back. */
-export const MAX_BACKOFF_MS = 60_000;
 
 export type Epoch = number;
 
@@ -63,11 +66,18 @@ export interface PackedEntries {
 export type Write =
   /**
    * A new job; the first `lease` tasks are granted to the submitting broker as task range `rangeId`. Where a job has the same
-   * `idempotencyKey`, nothing is made and the result is `duplicate`.
+   * `idempotencyKey`, nothing is made and the result is `duplicate`. So it is where another job has its `key`, unless `ifExists` is
+   * `replace`: then that job loses the key and is cancelled.
+   *
+   * A job with `notBefore` that waits for no other is `delayed`: it is not among the open jobs of `open` until a `promote`. Its
+   * `lease` is 0.
    */
   | {
       readonly op: "submit";
-      /** A number that this broker may give, see `RecoveredState.nextJob`; without one the store gives the next. */
+      /**
+       * A number that this broker may assign, see `RecoveredState.nextJob`. Without it, the store assigns the next
+       * number.
+       */
       readonly id?: JobId;
       readonly job: JobSpec;
       readonly entries?: Entries | PackedEntries;
@@ -75,13 +85,24 @@ export type Write =
       readonly rangeId: TaskRangeId;
     }
   /**
-   * Grant up to `max` tasks of a job: first released ranges that are due, in task order and with their ids; then from the cursor,
-   * as `rangeId`. Of a released range that is too large the first part is granted as `rangeId`.
+   * Grant up to `max` tasks of a job: first released ranges that are due, in task order and with their ids; then from
+   * the cursor, as `rangeId`. Of a released range that is too large the first part is granted as `rangeId`.
    */
-  | { readonly op: "lease"; readonly job: JobId; readonly max: number; readonly rangeId: TaskRangeId }
+  | {
+      readonly op: "lease";
+      readonly job: JobId;
+      readonly max: number;
+      readonly rangeId: TaskRangeId;
+      /**
+       * Where brokers share the store: no more than these named limits, and `maxRunning` tasks of the job, leave. Leased tasks count, those at
+       * workers and those that wait. The ranges keep it, through claims and replacements, until they are released.
+       */
+      readonly limits?: readonly string[];
+      readonly maxRunning?: number;
+    }
   /**
-   * Hand [first, last], at either end of the waiting range `from` or all of it, to a worker as the new range `rangeId`, which has
-   * the history of `from`. What is left stays `from`.
+   * Hand [first, last], at either end of the waiting range `from` or all of it, to a worker as the new range `rangeId`,
+   * which has the history of `from`. What is left stays `from`.
    */
   | {
       readonly op: "claim";
@@ -91,10 +112,12 @@ export type Write =
       readonly last: number;
       readonly attempt: Attempt;
       readonly worker: WorkerId;
+      /** Limits by their names: the tasks are recorded as started now for those with a rate. */
+      readonly limits?: readonly string[];
     }
   /**
-   * Record results of tasks in `rangeId`; `empty` says that no task is left in it, and it is deleted. A task among the job's
-   * cancels is recorded as cancelled, whatever its result says: the broker may not know of the cancel yet.
+   * Record results of tasks in `rangeId`; `empty` says that no task is left in it, and it is deleted. A task among the
+   * job's cancels is recorded as cancelled, whatever its result says: the broker may not know of the cancel yet.
    */
   | {
       readonly op: "settle";
@@ -102,11 +125,13 @@ export type Write =
       readonly rangeId: TaskRangeId;
       readonly results: readonly TaskResult[];
       readonly empty: boolean;
+      /** Other brokers may wait for a limit that these tasks counted against. */
+      readonly limited?: true;
     }
   /**
-   * Replace `rangeId` by `replacements`: tasks that wait again, tasks that stay with the worker. `earlierAttempts` are the results of
-   * attempts that are not the task's last; `cancelled` counts the tasks that leave unrun because of a cancel. The tasks of `rangeId`
-   * that are in no replacement must have a result or be among `cancelled`.
+   * Replace `rangeId` by `replacements`: tasks that wait again, tasks that stay with the worker. `earlierAttempts` are
+   * the results of attempts that are not the task's last; `cancelled` counts the tasks that leave unrun because of a
+   * cancel. The tasks of `rangeId` that are in no replacement must have a result or be among `cancelled`.
    */
   | {
       readonly op: "replace";
@@ -115,16 +140,18 @@ export type Write =
       readonly replacements: readonly TaskRange[];
       readonly earlierAttempts: readonly TaskResult[];
       readonly cancelled: number;
+      /** As in `settle`. */
+      readonly limited?: true;
     }
   /** Release a waiting range for any broker to lease. Cancelled tasks at its ends leave it, and are counted. */
   | { readonly op: "release"; readonly rangeId: TaskRangeId }
-  /** Take over whatever a worker has claimed through other brokers. */
+  /** Take over the claims of a worker at other brokers. */
   | { readonly op: "adopt"; readonly worker: WorkerId }
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
   /**
    * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
-   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges. `unclaimed`: tasks
-   * in ranges that a worker has are left alone.
+   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges.
+   * `unclaimed`: tasks in ranges that a worker has are left alone.
    */
   | {
       readonly op: "cancel";
@@ -134,12 +161,13 @@ export type Write =
       readonly unclaimed?: boolean;
     }
   /**
-   * Let finished tasks run again: their results become earlier attempts, the counters are reduced, and a job that had ended is open.
-   * `ends` names the ends that count, within `ranges` or the whole job; tasks that never ran because they were cancelled count as
-   * cancelled. They are no longer among the cancels (the reason is removed with the last of these). They wait as task ranges of this
-   * broker, without failures and crashes: one range for each run of neighbours with the same attempt, which is the last of which
-   * anything is stored, or 0. `rangeId` is the id of the first range; the others get the ids after it. A task whose range still
-   * holds running tasks is left as it is: its worker may send its result again.
+   * Let finished tasks run again: their results become earlier attempts, the counters are reduced, and a job that had
+   * ended is open. `ends` names the ends that count, within `ranges` or the whole job; tasks that never ran because
+   * they were cancelled count as cancelled. They are no longer among the cancels (the reason is removed with the last
+   * of these). They wait as task ranges of this broker, without failures and crashes: one range for each run of
+   * neighbours with the same attempt, which is the last of which anything is stored, or 0. `rangeId` is the id of the
+   * first range; the others get the ids after it. A task whose range still holds running tasks is left as it is: its
+   * worker may send its result again.
    */
   | {
       readonly op: "rerun";
@@ -150,11 +178,16 @@ export type Write =
       /** How many ids are free from `rangeId` on; a rerun that needs more ranges is refused. */
       readonly idCount: number;
     }
-  /** Forget a job that has ended, with all that belongs to it. One that has not is left alone. */
+  /**
+   * Delayed jobs whose time has come are no longer `delayed`, the earliest first and at most `max`: `clock` decides for those with a
+   * named time, `steady` for those with `delayMs` (broker/store-clock.ts).
+   */
+  | { readonly op: "promote"; readonly clock: number; readonly steady: number; readonly max: number }
+  /** Delete an ended job and everything that belongs to it. An open job stays unchanged. */
   | { readonly op: "remove"; readonly job: JobId }
   /**
-   * Store a small text under a key: the config pushed to workers, their standing, the tokens of a group. `null` deletes it. With
-   * `version` only where that is the current version, 0 for none; each change raises it by one.
+   * Store a small text under a key: the config pushed to workers, their standing, the tokens of a group. `null` deletes
+   * it. With `version` only where that is the current version, 0 for none; each change raises it by one.
    */
   | {
       readonly op: "put";
@@ -164,27 +197,42 @@ export type Write =
       readonly version?: number;
     }
   /**
-   * Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end, and none of an attempt
-   * whose result has its `output`.
+   * Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end, and none of
+   * an attempt whose result has its `output`.
    */
-  | { readonly op: "output"; readonly chunks: readonly OutputChunk[] };
+  | { readonly op: "output"; readonly chunks: readonly OutputChunk[] }
+  /** Changes of schedules, each with the writes of its run. */
+  | { readonly op: "schedule"; readonly changes: readonly ScheduleChange[] };
 
-/** Where a job stands after a write that may have ended it. */
+/** The state of a job after a write that may have ended it. */
 export interface Progress {
   readonly counters: Counters;
   readonly ended?: JobEnd;
 }
 
 /**
- * One per write, in order. `lost`: the task range does not belong to this epoch any more; nothing was changed. `mayLease`: another
- * lease of this job would grant something now.
+ * One per write, in order. `lost`: the task range does not belong to this epoch any more; nothing was changed.
+ * `mayLease`: another lease of this job would grant something now.
  */
 export type WriteResult =
-  | { readonly op: "submit"; readonly job: Job; readonly taskRange?: TaskRange }
-  /** Of a submit: the job that was made before. */
-  | { readonly op: "duplicate"; readonly job: JobId }
-  | { readonly op: "lease"; readonly job: JobId; readonly taskRanges: readonly TaskRange[]; readonly mayLease: boolean }
-  /** With the tasks' entries, where the job has any. */
+  /** `replaced` is the job that had the key, with its progress after the cancel. */
+  | {
+      readonly op: "submit";
+      readonly job: Job;
+      readonly taskRange?: TaskRange;
+      readonly replaced?: { readonly job: JobId; readonly progress?: Progress };
+    }
+  /** Of a submit: the job that was made before. `byKey`: it has the same `key`. */
+  | { readonly op: "duplicate"; readonly job: JobId; readonly byKey?: true }
+  | {
+      readonly op: "lease";
+      readonly job: JobId;
+      readonly taskRanges: readonly TaskRange[];
+      readonly mayLease: boolean;
+      /** A limit left less than was asked for. Without a name it is the job's own `maxRunning`. */
+      readonly limited?: LeaseLimit;
+    }
+  /** With the entries of the tasks, if the job has entries. */
   | { readonly op: "claim"; readonly lost: boolean; readonly entries?: Entries }
   | { readonly op: "settle"; readonly lost: boolean; readonly progress?: Progress }
   | { readonly op: "replace"; readonly lost: boolean; readonly progress?: Progress }
@@ -193,8 +241,8 @@ export type WriteResult =
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }
   /**
-   * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: an error for
-   * the caller (LABORO_BAD_INPUT). The batch is not rolled back for it, because it contains other writes.
+   * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: an
+   * error for the caller (LABORO_BAD_INPUT). The batch is not rolled back for it, because it contains other writes.
    */
   | {
       readonly op: "rerun";
@@ -203,12 +251,21 @@ export type WriteResult =
       readonly count: number;
       readonly refused?: string;
     }
+  | { readonly op: "promote"; readonly jobs: readonly Job[] }
   | { readonly op: "remove"; readonly removed: boolean }
   /** `version` is the current one: the new one where the text was stored, 0 where there is none. */
   | { readonly op: "put"; readonly stored: boolean; readonly version: number }
-  | { readonly op: "output" };
+  | { readonly op: "output" }
+  /** One for each change, in order. */
+  | { readonly op: "schedule"; readonly changes: readonly ScheduleChangeResult[] };
 
-/** A task range with those of its tasks that have a result already. */
+export interface LeaseLimit {
+  readonly limit?: string;
+  /** Its rate allows another start in so many milliseconds; absent where it waits for the end of a task. */
+  readonly nextMs?: number;
+}
+
+/** A task range, and which of its tasks already have a result. */
 export interface ClaimedRange {
   readonly taskRange: TaskRange;
   readonly settled: Ranges;
@@ -216,31 +273,33 @@ export interface ClaimedRange {
 
 /** What a broker recovers when it opens the store. */
 export interface RecoveredState {
-  /** Random, made with the store. One for a group. */
+  /** A random id, created with the store. The same for all brokers of a group. */
   readonly identity: string;
   readonly epoch: Epoch;
   /**
-   * Only where one broker has the store to itself: it may number new jobs from here on. Then decisions about a new job can be in the
-   * same batch as its submission.
+   * Only if one broker owns the store: it may number new jobs from here on. Then decisions about a new job can be in
+   * the same batch as its submission.
    */
   readonly nextJob?: JobId;
-  /** Every job that has not ended. */
+  /** Every job that has not ended and is not delayed. */
   readonly jobs: readonly Job[];
   readonly taskRanges: readonly ClaimedRange[];
+  /** The starts within the intervals of limits, where one broker has the store to itself. */
+  readonly limitStarts?: readonly LimitStart[];
 }
 
 /** What a worker remembers of the store that it last worked for. */
 export interface RememberedStore {
   readonly identity: string;
   readonly epoch: Epoch;
-  /** The highest job of which it had tasks; 0 for none. */
+  /** The highest job number of its tasks; 0 for none. */
   readonly job: JobId;
   readonly acceptedBy?: string | undefined;
 }
 
 export interface ResultPage {
   readonly results: readonly TaskResult[];
-  /** Give this as `from` for the next page; absent on the last one. */
+  /** The `from` of the next page; absent on the last page. */
   readonly next?: TaskIndex;
 }
 
@@ -251,7 +310,7 @@ export interface JobPage {
 
 /** Which output to read. */
 export interface OutputOptions {
-  /** The latest attempt with any output if absent. */
+  /** The latest attempt with output if absent. */
   readonly attempt?: Attempt;
   readonly from: number;
   /** At most this many bytes of output. */
@@ -266,9 +325,9 @@ export interface OutputPiece {
 }
 
 export interface OutputPage {
-  /** In order of offset; a jump between pieces is a gap: dropped past the cap, or damaged on disk. */
+  /** In order of offset. A gap between pieces is output beyond the cap, or damaged on disk. */
   readonly pieces: readonly OutputPiece[];
-  /** Where the next page begins, while there is more. */
+  /** The offset of the next page; absent on the last page. */
   readonly next?: number;
 }
 
@@ -277,11 +336,11 @@ export interface KeyValue {
   readonly key: string;
   readonly value: string;
   readonly version: number;
-  /** When, by the clock of the broker that wrote it. */
+  /** By the clock of the broker that wrote it. */
   readonly updatedAt: number;
 }
 
-/** How many tasks of one cell ended how. Cells are numbered from the first task that was asked for. */
+/** Counts of ended tasks in one cell. Cells are numbered from the first requested task. */
 export interface EndCounts {
   readonly cell: number;
   readonly succeeded: number;
@@ -289,22 +348,33 @@ export interface EndCounts {
   readonly cancelled: number;
 }
 
-/** Which jobs to list; all that is given must hold. */
+/** What the last attempts of a job's ended tasks used. */
+export interface JobUsage {
+  readonly tasks: number;
+  /** From start to end, all tasks together. */
+  readonly runMs: number;
+  readonly cpuMs: number;
+  /** The maximum of all tasks; 0 if it is not known. */
+  readonly peakMemory: number;
+}
+
+/** Which jobs to list. All given conditions must hold. */
 export interface JobFilter {
-  /** Not ended, or ended in one of these ways; none of them, no job. */
+  /** Jobs in one of these states. An empty list selects no job. */
   readonly states?: readonly ("open" | JobEnd)[];
-  /** The whole name; `*` stands for any text, every other character for itself. */
+  /** The whole name. `*` matches any text. */
   readonly name?: string;
   readonly pool?: string;
   readonly key?: string;
+  readonly batchKey?: string;
   readonly idempotencyKey?: string;
   readonly createdFrom?: number;
   readonly createdBefore?: number;
-  /** One that has not ended is not among them. */
+  /** Open jobs do not match. */
   readonly endedBefore?: number;
 }
 
-/** Which results to list; all that is given must hold. */
+/** Which results to list. All given conditions must hold. */
 export interface ResultFilter {
   readonly states?: readonly TaskEnd[];
   readonly worker?: string;
@@ -314,31 +384,53 @@ export interface ResultOptions {
   readonly from: TaskIndex;
   readonly limit: number;
   readonly filter?: ResultFilter;
-  /** With `output`, where it is stored with the result. */
+  /** Include `output`, if it is stored with the result. */
   readonly withOutput?: boolean;
+  /** Include `value`, if it has at most this many bytes. */
+  readonly maxValue?: number;
+}
+
+export interface NextDelayed {
+  readonly clock?: number;
+  readonly steady?: number;
 }
 
 export interface Store {
-  /** Where brokers share it. */
+  /** Present if brokers share the store. */
   readonly group?: Group;
-  /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
+  /** Other brokers may use the same store. Then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
-  /** Takes a new epoch, owns what this broker left behind, and returns the open state. Called once. */
+  /**
+   * Takes a new epoch, takes over the task ranges of this broker's earlier epochs, and returns the open state. Called
+   * once.
+   */
   open(now: number): Promise<RecoveredState>;
   /**
-   * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed nothing: with
-   * LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is an invalid batch, such as one
-   * with the same task range id twice. LABORO_LEASE_LOST is the end of this epoch: also where the connection broke during a batch and
-   * it can no longer be found out whether it was committed.
+   * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed
+   * nothing: with LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is
+   * an invalid batch, such as one with the same task range id twice. LABORO_LEASE_LOST is the end of this epoch: also
+   * where the connection broke during a batch and it can no longer be found out whether it was committed.
    */
   commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]>;
   job(id: JobId): Promise<Job | undefined>;
-  /** Newest first; `before` pages on. */
+  /** Newest first. `before` selects the next page. */
   jobs(options: { readonly before?: JobId; readonly limit: number; readonly filter?: JobFilter }): Promise<JobPage>;
-  /** In order. */
+  /**
+   * Ended jobs that are kept no longer: by their own `keepMs` and `keepFailedMs`, or else by these, where they are given. One that still has
+   * its key is not among them.
+   */
+  expiredJobs(now: number, keep: { keepMs?: number; keepFailedMs?: number }, limit: number): Promise<readonly JobId[]>;
+  /** The first times of delayed jobs: of those with a named time, and of those with `delayMs`. */
+  nextDelayed(): Promise<NextDelayed>;
+  /** In order of index. */
   results(job: JobId, options: ResultOptions): Promise<ResultPage>;
-  /** How many of these tasks have which result, in cells of `cellSize` neighbours; cells without any are left out. In order. */
+  /**
+   * How many of these tasks have which result, in cells of `cellSize` neighbours; cells without any are left out. In
+   * order.
+   */
   endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
+  /** Reads every result of the job. */
+  usage(job: JobId): Promise<JobUsage>;
   /** The attempts of a task that were not its last. */
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
   /** The entries of tasks first..last, in order. */
@@ -349,6 +441,8 @@ export interface Store {
   storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
   /** All texts of a bucket, in order of the keys' bytes. */
   keyValues(bucket: string): Promise<readonly KeyValue[]>;
+  /** By name, or in order of the next run if `due`. */
+  schedules(query: ScheduleQuery): Promise<SchedulePage>;
   /** About how many bytes the store uses. */
   bytesUsed(): Promise<number>;
   close(): Promise<void>;

@@ -1,7 +1,7 @@
 /**
- * The number of a task is what people, `{#}`, `LABORO_TASK`, `JOB.TASK` and fuq call it: in an array its number in the array, otherwise its
- * place from 1. Inside laboro and in the API a task also has an index, its place from 0. The numbers of a job are strides in order of
- * index. Without strides they are 1 to count.
+ * The number of a task is what users, `{#}`, `LABORO_TASK`, `JOB.TASK` and fuq use: in an array its number in the
+ * array, otherwise its place from 1. Inside laboro and in the API a task also has an index, its place from 0. The
+ * numbers of a job are strides in order of index. Without strides they are 1 to count.
  */
 import type { Range, Ranges } from "./ranges.js";
 
@@ -14,7 +14,10 @@ export interface Stride {
 
 export type Strides = readonly Stride[];
 
-/** The part of a job that its numbers depend on. `numbers` is set where neither an array nor the place says them. */
+/**
+ * The properties of a job that determine its numbers. `numbers` is set if they are neither those of an array nor 1 to
+ * count.
+ */
 export interface NumberedJob {
   readonly count: number;
   readonly numbers?: Strides | undefined;
@@ -59,7 +62,7 @@ function startsOf(strides: Strides): readonly number[] {
   return starts;
 }
 
-/** A resumed batch can have many strides, and its tasks are looked up one by one. */
+/** Cached, because a resumed batch can have many strides, and its tasks are looked up one by one. */
 const STARTS = new WeakMap<Strides, readonly number[]>();
 
 /** The index of the task with this number, if the job has it. */
@@ -93,7 +96,7 @@ export function numberLimits(job: NumberedJob): Range {
 
 const lastOf = (stride: Stride): number => stride.first + (strideLength(stride) - 1) * stride.step;
 
-/** Strides in a text for people; what is left out is counted. */
+/** How many strides are listed in a message. The others are counted. */
 const MAX_LISTED = 8;
 
 /** "tasks 1 to 8", "tasks 5, 7, 9", "task 1 only" */
@@ -113,10 +116,10 @@ function strideText(stride: Stride): string {
   return `${first} to ${lastOf(stride)}${step === 1 ? "" : ` in steps of ${step}`}`;
 }
 
-/** More ranges of an array than this must not overlap in one place, so that the check for duplicates stays fast. */
+/** At most this many ranges of an array may overlap in one place, so that the check for duplicates is fast. */
 const MAX_OVERLAPPING = 100;
 
-/** An array is a set. What is wrong with one that is not: "7 is named twice". */
+/** An array is a set. Returns the error of one that is not: "7 is named twice". */
 export function arrayFault(array: Strides): string | undefined {
   let open: Stride[] = [];
   for (const stride of [...array].sort((a, b) => a.first - b.first)) {

@@ -1,12 +1,13 @@
 /**
- * The settings that laboro itself knows, among all that an operator may put into the config. Settings at the top are for every
- * worker; those below `pools.NAME` and `workers.NAME` come on top, for the workers of a pool and for one worker.
+ * The settings of the config that laboro itself uses. An operator may add others. Settings at the top level are for
+ * every worker. Settings in `pools.NAME` and `workers.NAME` override them, for the workers of a pool and for one
+ * worker.
  */
 
 import { badConfig, type Config, isConfig } from "../base/config-value.js";
 import * as input from "./input.js";
 
-/** A broker that a worker may go to, as an operator or the group writes it. */
+/** A broker that a worker may connect to, given by an operator or the group. */
 export interface BrokerAddress {
   readonly identity: string;
   /** The main listener, for laboro's own workers. */
@@ -18,21 +19,21 @@ export interface BrokerAddress {
 export interface Settings {
   /** Milliseconds. */
   readonly heartbeatMs?: number;
-  /** For tasks of laboro's own workers, unless the job says otherwise. */
+  /** Environment of tasks at laboro's own workers. The environment of the job overrides it. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** On top of the worker's own. */
+  /** Added to the tags of the worker itself. */
   readonly tags?: readonly string[];
   readonly slots?: number;
-  /** What a Scale0 worker serves that says nothing itself. */
+  /** The services of a Scale0 worker that names none itself. */
   readonly services?: readonly string[];
   readonly brokers?: readonly BrokerAddress[];
-  /** A Scale0 worker that fell back to this broker is sent back when its own broker is there again. */
+  /** Send a Scale0 worker that fell back to this broker back to its own broker when that is available again. */
   readonly switchBack?: boolean;
-  /** How far a Scale0 peer's clock may be off, in milliseconds. */
+  /** The largest accepted clock difference of a Scale0 peer, in milliseconds. */
   readonly clockTolerance?: number;
 }
 
-/** For one worker: what is at the top, then its pool's, then its own. */
+/** The config of one worker: the top level, overridden by its pool's and its own settings. */
 export function configFor(config: Config, worker: { readonly name: string; readonly pool: string }): Config {
   const { pools, workers, ...all } = config;
   return { ...all, ...memberOf(pools, worker.pool), ...memberOf(workers, worker.name) };
@@ -44,7 +45,7 @@ function memberOf(section: Config[string] | undefined, name: string): Config {
   return isConfig(found) ? found : {};
 }
 
-/** Throws LABORO_BAD_INPUT where a setting that laboro knows is not what it must be. */
+/** Throws LABORO_BAD_INPUT if a setting that laboro uses is invalid. */
 export function checkSettings(config: Config): void {
   readSettings(config);
   for (const name of ["pools", "workers"] as const) {
@@ -76,7 +77,7 @@ export function readSettings(config: Config, at = "config: "): Settings {
   });
 }
 
-/** A list of one, as a person writes it in a format that has no lists. */
+/** A single value stands for a list of one, in formats without lists. */
 const listed = (value: unknown): unknown => (Array.isArray(value) ? value : [value]);
 
 function readEnvironment(value: unknown, what: string): Record<string, string> {

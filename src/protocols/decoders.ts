@@ -1,27 +1,27 @@
-/** What `laboro decode` knows: a capture of each protocol, in named messages. */
+/** The decoders of `laboro decode`, one for each protocol. */
 
 export interface DecodedMessage {
-  /** By the protocol's own word; `?` for what is none. */
+  /** The name in the protocol; `?` if the bytes are no message. */
   readonly name: string;
   readonly fields: Readonly<Record<string, unknown>>;
-  /** Why it could not be read, or what is odd about it. */
+  /** Why it could not be decoded, or what is unusual about it. */
   readonly note?: string;
 }
 
 export interface Decoder {
   /**
-   * One piece of the capture: bytes of a stream, or a message in its frames. `direction` is what stood before it, empty where nothing
-   * did; each direction is a stream of its own. Gives the messages that are now whole, and never throws for what it is given.
+   * Takes a part of the capture: bytes of a stream, or the frames of a message. Each `direction` is a separate stream;
+   * it is empty if the capture names none. Returns the messages that are now complete. Never throws.
    */
   push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[];
-  /** What came and is no whole message. */
+  /** Returns incomplete messages. */
   end(): readonly DecodedMessage[];
 }
 
 export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = {
-  fuq: async () => (await import("./fuq/decode.js")).decoder,
-  fuq1: async () => (await import("./fuq/decode.js")).decoderV1,
-  "round-robin": async () => (await import("./round-robin/describe.js")).decoder,
+  fuq: async () => (await import("./fuq/describe.js")).decoder,
+  fuq1: async () => (await import("./fuq/describe.js")).decoderV1,
+  "round-robin": async () => (await import("./round-robin/frames.js")).decoder,
   runexp: async () => (await import("./runexp/decode.js")).decoder,
-  scale0: async () => (await import("./scale0/describe.js")).decoder,
+  scale0: async () => (await import("./scale0/frames.js")).decoder,
 };

@@ -24,5 +24,12 @@ export function joinRuns(runs: readonly AttemptRun[]): AttemptRun[] {
 export const taskRangesFromRuns = (runs: readonly AttemptRun[], job: JobId, first: TaskRangeId): TaskRange[] =>
   runs.map((run, at) => ({ ...run, id: TaskRangeId(first + at), job, failures: 0, crashes: 0, notBefore: 0 }));
 
+/** Why these cannot run again; `holder` is another job that has the key of this one. */
+export function refusedRerun(runs: readonly AttemptRun[], max: number, holder: JobId | undefined): string | undefined {
+  if (runs.length > max) return tooManyRanges(runs.length, max);
+  if (runs.length === 0 || holder === undefined) return undefined;
+  return `job ${holder} has the key of this one: cancel it, or wait for its end`;
+}
+
 export const tooManyRanges = (count: number, max: number): string =>
   `the tasks that would run again lie in ${count} separate ranges, which is more than the ${max} that one request may have: give fewer ranges`;

@@ -22,12 +22,13 @@ export function encodeSmallOutput(parts: readonly SmallOutput[]): Uint8Array {
   return value;
 }
 
-/** The results with output of their own: bytes are often views of large receive buffers. */
-export function withOwnOutput(results: readonly TaskResult[]): readonly TaskResult[] {
-  if (results.every(({ output }) => output === undefined)) return results;
+/** The results with bytes of their own: those of output and values are often views of large receive buffers. */
+export function withOwnBytes(results: readonly TaskResult[]): readonly TaskResult[] {
+  if (results.every(({ output, value }) => output === undefined && value === undefined)) return results;
   return results.map((result) => {
     const output = result.output?.map(({ stream, bytes }) => ({ stream, bytes: new Uint8Array(bytes) }));
-    return output === undefined ? result : { ...result, output };
+    const value = result.value && new Uint8Array(result.value);
+    return { ...result, ...(output && { output }), ...(value && { value }) };
   });
 }
 

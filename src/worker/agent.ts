@@ -13,6 +13,7 @@ import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
+import { HandlerMessages } from "./handler-messages.js";
 import { KnownBrokers } from "./known-brokers.js";
 import { KnownStore } from "./known-store.js";
 import { IdleWatch } from "./lifetime.js";
@@ -35,6 +36,7 @@ export interface AgentOptions {
   readonly idleTimeoutMs?: number;
   /** The number of slots has changed. It may be more than the worker started with. */
   readonly onSlots?: (count: number) => void;
+  readonly onHeartbeat?: (heartbeatMs: number) => void;
   readonly onIdle: () => void;
   readonly onJoined: () => void;
   readonly onRefused: (error: LaboroError) => void;
@@ -62,6 +64,8 @@ export class Agent {
   readonly #options: AgentOptions;
   readonly #tasks: WorkerTasks;
   readonly #calls: Calls;
+  readonly #handlerMessages = new HandlerMessages();
+  #offeredAtJoin: readonly string[] = [];
   readonly #dial: Dial;
   readonly #brokers: KnownBrokers;
   readonly #store: KnownStore;
@@ -88,8 +92,10 @@ export class Agent {
     this.#options = options;
     this.#initialSlots = deps.capacity.total.slots;
     this.#tags = options.tags;
-    this.#tasks = new WorkerTasks(deps, options.cancelGraceMs, spooled, () => this.#idle?.check());
-    this.#calls = new Calls(deps.services, options.cancelGraceMs, () => this.#idle?.check());
+    this.#tasks = new WorkerTasks(deps, this.#handlerMessages, options.cancelGraceMs, spooled, () =>
+      this.#idle?.check(),
+    );
+    this.#calls = new Calls(deps.services, options.cancelGraceMs, deps.log, () => this.#idle?.check());
     const busy = (): boolean => !this.#tasks.idle || this.#calls.count > 0;
     if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
     this.#idle?.check();
@@ -177,6 +183,7 @@ export class Agent {
     for (const timer of this.#leaveTimers) clearTimeout(timer);
     this.#ended = true;
     this.#dial.stop(1000, "the worker stops");
+    this.#handlerMessages.close();
     await this.#tasks.close();
   }
 
@@ -196,6 +203,7 @@ export class Agent {
   #join(link: Link): void {
     const { name, session, pool, reserveRequests } = this.#options;
     const { directory, services, capacity, lifetime } = this.#deps;
+    this.#offeredAtJoin = services.names;
     link.send({
       type: "JOIN",
       version: LINK_VERSION,
@@ -219,9 +227,13 @@ export class Agent {
     this.#store.joined(welcome.store);
     this.#welcomedAt = this.#deps.now();
     link.startHeartbeat(welcome.heartbeatMs);
+    this.#options.onHeartbeat?.(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
-    if (this.#deps.memory?.shortage !== undefined) this.announce();
+    // What was offered since JOIN was sent is not known to the broker.
+    const offersMore = this.#deps.services.names.length > this.#offeredAtJoin.length;
+    if (offersMore || this.#deps.memory?.shortage !== undefined) this.announce();
     if (this.#left !== undefined) link.send({ type: "LEAVING" });
+    this.#handlerMessages.resume((message) => link.send(message));
     this.#tasks.resume(welcome, (message) => link.send(message));
     this.#deps.log.info({ broker: welcome.broker }, "joined the broker");
     this.#options.onJoined();
@@ -280,6 +292,7 @@ export class Agent {
     this.#deps.log.warn({ code: reason.code }, `the link to the broker is down: ${reason.text}`);
     this.#link = undefined;
     this.#calls.forgetAll();
+    this.#handlerMessages.pause();
     this.#tasks.pause();
   }
 
@@ -315,6 +328,9 @@ export class Agent {
         break;
       case "CANCEL_CALL":
         this.#calls.abort(message.id);
+        break;
+      case "RESULTS":
+        this.#handlerMessages.answered(message);
         break;
       case "BROKERS":
         this.#brokers.setGroup(message.urls);

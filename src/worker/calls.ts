@@ -1,8 +1,9 @@
 /** Requests that this worker is answering. They belong to one connection: when it ends, no client waits for them. */
-import type { ErrorCode } from "../base/errors.js";
-import { FRAME_LIMIT } from "../protocols/laboro/codec-limits.js";
+import { badInput, type ErrorCode } from "../base/errors.js";
+import type { Log } from "../base/log.js";
+import { FRAME_LIMIT } from "../protocols/laboro/codec-fields.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
-import { ServiceCall, type Services } from "./services.js";
+import { type CallPort, REQUEST_INFO, ServiceCall, type Services } from "./services.js";
 
 type Call = Extract<ToWorker, { type: "CALL" }>;
 
@@ -13,13 +14,19 @@ export class Calls {
   readonly #services: Services;
   readonly #cancelGraceMs: number;
   readonly #active = new Map<number, ServiceCall>();
+  readonly #port: CallPort;
   readonly #onReply: () => void;
   #leaving = false;
   #waiting: (() => void)[] = [];
 
   /** A handler has `cancelGraceMs` to end after its signal was aborted. `onReply` is called after each reply. */
-  constructor(services: Services, cancelGraceMs: number, onReply: () => void = () => {}) {
+  constructor(services: Services, cancelGraceMs: number, log: Log, onReply: () => void = () => {}) {
     this.#services = services;
+    this.#port = {
+      progress: () => {},
+      log: (line) => log.info({}, line.trimEnd()),
+      results: () => Promise.reject(badInput("a request comes after no job")),
+    };
     this.#cancelGraceMs = cancelGraceMs;
     this.#onReply = onReply;
   }
@@ -34,14 +41,18 @@ export class Calls {
       send({ type: "REPLY", id, ...readTooLate(service) });
       return;
     }
-    const call = new ServiceCall(service, (reply) => {
+    const info = { ...REQUEST_INFO, deadline: Date.now() + deadline - linkMs };
+    const call = new ServiceCall(service, info, this.#port, (reply) => {
       // On a later connection another call may have the same id.
       if (this.#active.get(id) !== call) return;
       this.#active.delete(id);
-      const { length } = reply.body;
+      const { body: answer, error } = reply;
+      const tooLong = answer.length > REPLY_LIMIT;
       // Without a reply from a worker that leaves, the broker may give the request to another worker.
-      if (!this.#leaving || !call.abandoned)
-        send({ type: "REPLY", id, ...(length > REPLY_LIMIT ? tooLarge(service, length) : reply) });
+      if (this.#leaving && call.abandoned) return this.#callEnded();
+      if (tooLong) send({ type: "REPLY", id, ...tooLarge(service, answer.length) });
+      else if (error === undefined) send({ type: "REPLY", id, body: answer });
+      else send({ type: "REPLY", id, body: answer, error });
       this.#callEnded();
     });
     this.#active.set(id, call);

@@ -3,32 +3,39 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
-import { now } from "../base/clock.js";
-import type { LaboroError } from "../base/errors.js";
+import { now, type WaitOptions, waitFor } from "../base/clock.js";
+import { badInput, LaboroError } from "../base/errors.js";
 import { startFailure } from "../base/files/durable.js";
 import { type Log, SILENT } from "../base/log.js";
 import { SessionId, type WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
-import { addressesOf, type InProcessBroker } from "../protocols/laboro/broker-address.js";
+import type { TaskDefinition, TaskFunction, TaskHandler } from "../model/task-definition.js";
+import { addressesOf, type InProcessBroker, isInProcess } from "../protocols/laboro/broker-address.js";
+import { NAME_LIMIT } from "../protocols/laboro/codec-fields.js";
 import { Agent } from "./agent.js";
+import { BlockWatch } from "./block-watch.js";
 import { Capacity } from "./capacity.js";
 import { JobFiles } from "./job-files.js";
 import { Lifetime } from "./lifetime.js";
 import { MemoryWatch, mebibytes } from "./memory.js";
 import { openSlots } from "./processes/index.js";
 import { openPrograms, type ServiceProgram } from "./programs/index.js";
-import { type Handler, Services } from "./services.js";
+import { ObjectPool } from "./programs/object-pool.js";
+import { type CallHandler, type Handler, isTaskHandler, type Service, Services, typedService } from "./services.js";
 import { indexPath, spooledOutputs } from "./spool/output-index.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
+import { type HandlerModule, openModule, type ThreadOptions } from "./threads/index.js";
 
 export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs/index.js";
-export type { CallContext, Handler } from "./services.js";
+export type { Handler } from "./services.js";
+export type { ThreadOptions } from "./threads/index.js";
 
+/** What a worker is started with. Only `broker` is needed. */
 export interface WorkerOptions {
-  /** One broker, or the brokers of a group, by their URLs; or what `startBroker` returned in this process. */
+  /** One broker, or the brokers of a group, by their URLs or join URLs; or what `startBroker` returned in this process. */
   readonly broker: string | readonly string[] | InProcessBroker;
-  /** Not needed for a broker in this process. */
+  /** Not needed with a join URL, or for a broker in this process. */
   readonly token?: string;
   /** The CA of `https:` brokers, where they are known by its fingerprint: SHA-256 in hexadecimal digits. */
   readonly caFingerprint?: string;
@@ -39,13 +46,19 @@ export interface WorkerOptions {
    * broker does not need it: they end together.
    */
   readonly spool?: boolean;
+  /** What people call it; host and process id if absent. */
   readonly name?: string;
+  /** How many tasks and requests at a time; 1 if absent. */
   readonly slots?: number;
   /** Besides slots: `{ gpu: 2, memory: 64 }`. */
   readonly resources?: Readonly<Record<string, number>>;
+  /** Takes work of this pool only; `default` if absent. */
   readonly pool?: string;
+  /** Tasks may ask for workers with these. */
   readonly tags?: readonly string[];
+  /** Slots that only requests may use. */
   readonly reserveRequests?: number;
+  /** Services without a definition, as by `handle(name, …)`. */
   readonly services?: Readonly<Record<string, Handler>>;
   /** Programs that are offered as services. */
   readonly programs?: Readonly<Record<string, ServiceProgram>>;
@@ -61,7 +74,11 @@ export interface WorkerOptions {
   readonly cancelGraceMs?: number;
   /** Added to the environment of its tasks and programs. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Start the shell of the first slot at once, not with the first task: for a worker whose tasks are commands. */
+  readonly startShell?: boolean;
+  /** Anything with `info`, `warn` and `error` as in pino; silent if absent. */
   readonly log?: Log;
+  /** The broker has accepted the worker: at the start, and after each reconnect. */
   readonly onJoined?: () => void;
   /** The broker refuses this worker. */
   readonly onRefused?: (error: LaboroError) => void;
@@ -74,6 +91,7 @@ export interface WorkerOptions {
 /** The broker asked for it, its lifetime is over, or it was idle for too long. */
 export type StopReason = "broker" | "lifetime" | "idle";
 
+/** How a worker stops. */
 export interface StopOptions {
   /**
    * Let running tasks end by themselves; true if absent. What still runs shortly before the end of the grace, or with false every task
@@ -87,20 +105,50 @@ export interface StopOptions {
   readonly graceMs?: number;
 }
 
+/** A worker in this process. */
 export interface Worker {
+  /** Known by the broker; kept in `dir`. */
   readonly id: WorkerId;
   readonly name: string;
+  /** The broker has accepted it, and the link is open. */
   readonly joined: boolean;
-  serve(service: string, handler: Handler): void;
+  /** Resolves when the broker has accepted the worker; rejects if it refuses it, for a wrong token for example. */
+  ready(options?: WaitOptions): Promise<void>;
+  /**
+   * Handles a task with a function of this process. While it computes, nothing else in this process runs, heartbeats included: a function
+   * that does so for seconds belongs into a module.
+   */
+  handle<Input, Output, Parsed>(
+    task: TaskDefinition<Input, Output, Parsed>,
+    run: TaskFunction<Parsed, Output>,
+    options?: HandleOptions,
+  ): void;
+  /** The same with a handler that a module exports: inline here, in tests for example, and in threads elsewhere. */
+  handle(handler: TaskHandler, options?: HandleOptions): void;
+  /** Offers a service without a definition: bytes in, bytes or text out. The reply to a task is its standard output. */
+  handle(service: string, run: Handler, options?: HandleOptions): void;
+  /** Handles tasks in threads with the handlers that a module exports. Resolves with their names when the module is loaded. */
+  handle(module: URL, options?: ThreadOptions): Promise<readonly string[]>;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
   /** Resolves when nothing runs and the broker has all results, or at the end of the grace. A second call can only shorten the grace. */
   stop(options?: StopOptions): Promise<void>;
+  /** `stop()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** Of a function of this process. */
+export interface HandleOptions {
+  /** At most so many calls at a time; the worker's slots if absent. A call that waits for its turn has a slot already. */
+  readonly concurrency?: number;
+}
+
+const HANDLE_USAGE =
+  "handle: expected a task, or a name of 1 to 1024 bytes, and a function; a handler; or the URL of a module";
 const CANCEL_GRACE_MS = 5_000;
 const STOP_GRACE_MS = 30_000;
 
+/** Starts a worker. It connects, and reconnects, by itself. Throws LABORO_BAD_INPUT for options that cannot be. */
 export function startWorker(options: WorkerOptions): Worker {
   try {
     return openWorker(options);
@@ -110,11 +158,13 @@ export function startWorker(options: WorkerOptions): Worker {
 }
 
 function openWorker(options: WorkerOptions): Worker {
-  const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS, slots: count = 1 } = options;
+  const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS } = options;
+  const count = wholeNumber(options.slots ?? 1, "slots");
   // Throws for contradictory options before anything is opened.
   const capacity = new Capacity({ ...options.resources, slots: count }, process.env);
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
-  const directory = openWorkerDirectory(dir);
+  const endsWithBroker = isInProcess(options.broker) && options.spool === false;
+  const directory = openWorkerDirectory(dir, { shared: options.dir !== undefined && !endsWithBroker });
   // What an earlier process has left is delivered in any case.
   const mustSpool = (options.spool ?? true) || existsSync(directory.resultsPath);
   const { spool, results } = mustSpool ? openSpool(directory, log) : { spool: undefined, results: [] };
@@ -125,10 +175,18 @@ function openWorker(options: WorkerOptions): Worker {
     graceMs: cancelGraceMs,
   });
   const services = new Services();
-  for (const [service, handler] of Object.entries({ ...programs.handlers, ...options.services })) {
-    services.set(service, handler);
+  const blockWatch = new BlockWatch(
+    options.log ?? { ...SILENT, warn: (_, text) => process.emitWarning(`laboro: ${text}`) },
+  );
+  const offer = (name: string, handler: CallHandler): void => services.set(name, { handler, returnsValue: false });
+  for (const [name, handler] of Object.entries(programs.handlers)) offer(name, handler);
+  for (const [name, handler] of Object.entries(options.services ?? {})) {
+    offer(name, handler);
+    blockWatch.add(name);
   }
+  const modules: HandlerModule[] = [];
   const slots = openSlots({ count, now, env });
+  if (options.startShell === true) slots.slots[0]?.prepare();
   const files = new JobFiles(join(dir, "files"), capacity.hiddenDevicesEnv);
   const name = options.name ?? `${hostname()}:${process.pid}`;
   const lifetime =
@@ -143,7 +201,6 @@ function openWorker(options: WorkerOptions): Worker {
     },
     {
       ...addressesOf(options),
-      ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       name,
       session: SessionId(randomUUID()),
       pool: options.pool ?? DEFAULT_POOL,
@@ -151,11 +208,19 @@ function openWorker(options: WorkerOptions): Worker {
       reserveRequests: options.reserveRequests ?? 0,
       cancelGraceMs,
       ...(options.idleTimeoutMs === undefined ? {} : { idleTimeoutMs: options.idleTimeoutMs }),
-      onSlots: (count) => programs.grow(count),
+      onSlots: (count) => {
+        for (const pool of [programs, ...modules]) pool.grow(count);
+      },
       onIdle: () => leave("idle"),
-      onJoined: () => options.onJoined?.(),
+      onHeartbeat: (heartbeatMs) => blockWatch.start(heartbeatMs),
+      onJoined: () => {
+        for (const { resolve } of readyWaiters.splice(0)) resolve();
+        options.onJoined?.();
+      },
       onRefused: (error) => {
         log.error({ code: error.code }, error.message);
+        refused = error;
+        for (const { reject } of readyWaiters.splice(0)) reject(error);
         options.onRefused?.(error);
       },
       onUnreachable: (error, rounds) => options.onUnreachable?.(error, rounds),
@@ -163,14 +228,19 @@ function openWorker(options: WorkerOptions): Worker {
     },
     results,
   );
+  const readyWaiters: { readonly resolve: () => void; readonly reject: (error: LaboroError) => void }[] = [];
+  let refused: LaboroError | undefined;
   let stopping: Promise<void> | undefined;
   const stop = ({ finish = true, graceMs = finish ? STOP_GRACE_MS : cancelGraceMs }: StopOptions): Promise<void> => {
     const left = agent.leave({ finish, graceMs });
     stopping ??= (async () => {
       memory?.stop();
       await left;
+      blockWatch.stop();
+      for (const { reject } of readyWaiters.splice(0)) reject(brokerGone("the worker was stopped before it joined"));
       lifetime?.stop();
-      await programs.close(Math.min(cancelGraceMs, agent.leaveGraceMs));
+      const graceMs = Math.min(cancelGraceMs, agent.leaveGraceMs);
+      await Promise.all([programs, ...modules].map((pool) => pool.close(graceMs)));
       await slots.close();
       await spool?.close();
       files.remove();
@@ -186,18 +256,82 @@ function openWorker(options: WorkerOptions): Worker {
     const stopped = stop(finish ? { graceMs: Number.POSITIVE_INFINITY } : { finish: false });
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
+  const handleModule = async (module: URL, threads: ThreadOptions = {}): Promise<readonly string[]> => {
+    for (const name of ["threads", "memoryMb"] as const)
+      if (threads[name] !== undefined) wholeNumber(threads[name], name);
+    const opened = await openModule(module, { slots: count, ...threads });
+    // The worker may have stopped while it was loaded.
+    if (stopping !== undefined) await opened.close(0);
+    modules.push(opened);
+    for (const [service, handler] of opened.handlers) services.set(service, { handler, returnsValue: true });
+    agent.announce();
+    return [...opened.handlers.keys()];
+  };
+  const handleInline = (
+    name: string,
+    { handler, returnsValue }: Service,
+    { concurrency }: HandleOptions = {},
+  ): void => {
+    if (!isName(name)) throw badInput(HANDLE_USAGE);
+    const limit = concurrency === undefined ? undefined : wholeNumber(concurrency, "concurrency");
+    services.set(name, { handler: limit === undefined ? handler : limited(handler, limit), returnsValue });
+    blockWatch.add(name);
+    agent.announce();
+  };
+  const handle = (
+    target: TaskDefinition<unknown, unknown, unknown> | TaskHandler | string | URL,
+    second?: TaskFunction<never, unknown> | Handler | HandleOptions | ThreadOptions,
+    third?: HandleOptions,
+  ): undefined | Promise<readonly string[]> => {
+    if (target instanceof URL) return handleModule(target, second as ThreadOptions | undefined);
+    if (isTaskHandler(target))
+      handleInline(target.task.name, typedService(target), second as HandleOptions | undefined);
+    else if (typeof second !== "function") throw badInput(HANDLE_USAGE);
+    else if (typeof target === "string")
+      handleInline(target, { handler: second as Handler, returnsValue: false }, third);
+    else handleInline(target?.name, typedService({ task: target, run: second as TaskFunction<never, unknown> }), third);
+    return undefined;
+  };
   return {
     id: directory.id,
     name,
     get joined() {
       return agent.joined;
     },
-    serve: (service, handler) => {
-      services.set(service, handler);
-      agent.announce();
+    ready: (waiting = {}) => {
+      if (refused !== undefined) return Promise.reject(refused);
+      if (agent.joined) return Promise.resolve();
+      if (stopping !== undefined) return Promise.reject(brokerGone("the worker was stopped"));
+      const joined = new Promise<void>((resolve, reject) => readyWaiters.push({ resolve, reject }));
+      return waitFor(joined, waiting, () => `the worker has not joined within ${waiting.timeoutMs} ms`);
     },
+    handle: handle as Worker["handle"],
     setBrokers: (urls) => agent.setUrls(urls),
     stop: (how = {}) => stop(how),
+    [Symbol.asyncDispose]: () => stop({}),
+  };
+}
+
+const brokerGone = (why: string): LaboroError => new LaboroError("LABORO_BROKER_GONE", why);
+
+const isName = (name: unknown): boolean =>
+  typeof name === "string" && name !== "" && Buffer.byteLength(name) <= NAME_LIMIT;
+
+function wholeNumber(value: number, what: string): number {
+  if (Number.isSafeInteger(value) && value >= 1) return value;
+  throw badInput(`${what}: expected a whole number of 1 or more, got ${value}`);
+}
+
+/** At most so many calls at a time, in order. */
+function limited(handler: CallHandler, most: number): CallHandler {
+  const turns = new ObjectPool<number>(Array.from({ length: most }, (_, turn) => turn));
+  return async (body, call) => {
+    const turn = await turns.acquire(call.signal);
+    try {
+      return await handler(body, call);
+    } finally {
+      turns.release(turn);
+    }
   };
 }
 

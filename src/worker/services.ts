@@ -1,40 +1,115 @@
-/** The services that a worker offers, as functions of this process. */
-import { types } from "node:util";
+/** The services that a worker offers: functions of this process, modules in threads, programs. */
+import { format, types } from "node:util";
 import { type ErrorCode, LaboroError } from "../base/errors.js";
-
-export interface CallContext {
-  /** Aborted when the client no longer waits, the task is cancelled or past its time limit, or the worker stops. */
-  readonly signal: AbortSignal;
-}
+import { describeError, type ErrorDetails, errorFromValue } from "../model/handler-errors.js";
+import type { TaskEnd } from "../model/outcome.js";
+import {
+  asBuffer,
+  decodeInput,
+  decodeOutput,
+  encodeOutput,
+  type HandlerContext,
+  type TaskDefinition,
+  type TaskHandler,
+  type TaskOutcome,
+} from "../model/task-definition.js";
 
 export type Answer = Uint8Array | string | undefined;
 
-export type Handler = (body: Uint8Array, context: CallContext) => Answer | PromiseLike<Answer>;
+/** A handler without a definition: bytes in, bytes or text out. */
+export type Handler = (body: Buffer, context: HandlerContext) => Answer | PromiseLike<Answer>;
+
+/** How a call may be passed on, to a thread for example. */
+export type CallHandler = (body: Buffer, call: ServiceCall) => Answer | PromiseLike<Answer>;
 
 export interface ServiceReply {
   readonly body: Uint8Array;
   readonly error?: ErrorCode;
+  /** Of an error. */
+  readonly details?: ErrorDetails;
+}
+
+/** What a handler is told about its task. */
+export type CallInfo = Pick<HandlerContext, "job" | "index" | "number" | "attempt" | "key" | "deadline" | "after">;
+
+export interface ResultsPage {
+  readonly tasks: readonly {
+    readonly index: number;
+    readonly number: number;
+    readonly state: TaskEnd;
+    readonly error?: string;
+    readonly valueBytes?: number;
+    readonly value?: Uint8Array;
+  }[];
+  readonly next?: number | undefined;
+}
+
+/** Where a call sends what is no result. */
+export interface CallPort {
+  /** A JSON text. */
+  progress(value: string): void;
+  /** A line, with its end. */
+  log(line: string): void;
+  /** Results of a job that this one came after. With `limit` 1 the value is there, whatever its size. */
+  results(job: number, from: number, limit?: 1): Promise<ResultsPage>;
 }
 
 const EMPTY = new Uint8Array(0);
+/** Bytes of a progress value. */
+const MAX_PROGRESS = 4096;
+
+export const REQUEST_INFO: CallInfo = { job: 0, index: 0, number: 1, attempt: 1, after: [] };
 
 /**
  * One call of a handler. It ends once: with the handler's reply, or past the grace of an abort. What the handler returns after that
  * is dropped.
  */
-export class ServiceCall implements CallContext {
+export class ServiceCall implements HandlerContext {
   readonly #service: string;
+  readonly info: CallInfo;
+  readonly port: CallPort;
   #onEnd: ((reply: ServiceReply) => void) | undefined;
   /** A signal is costly to create, and most handlers never read it. */
   #controller: AbortController | undefined;
   #aborted = false;
   #abandoned = false;
+  #onAbandoned: (() => void) | undefined;
   #graceEnd = Number.POSITIVE_INFINITY;
   #graceTimer: NodeJS.Timeout | undefined;
 
-  constructor(service: string, onEnd: (reply: ServiceReply) => void) {
+  constructor(service: string, info: CallInfo, port: CallPort, onEnd: (reply: ServiceReply) => void) {
     this.#service = service;
+    this.info = info;
+    this.port = port;
     this.#onEnd = onEnd;
+  }
+
+  get job(): number {
+    return this.info.job;
+  }
+
+  get index(): number {
+    return this.info.index;
+  }
+
+  get number(): number {
+    return this.info.number;
+  }
+
+  get attempt(): number {
+    return this.info.attempt;
+  }
+
+  get key(): string | undefined {
+    return this.info.key;
+  }
+
+  get deadline(): number | undefined {
+    return this.info.deadline;
+  }
+
+  get after(): readonly number[] {
+    return this.info.after;
   }
 
   get signal(): AbortSignal {
@@ -45,9 +120,54 @@ export class ServiceCall implements CallContext {
     return this.#controller.signal;
   }
 
+  // Functions without `this`: a handler may take them out of its context. Most handlers use none of them.
+  get progress(): HandlerContext["progress"] {
+    return (value) => {
+      const text = JSON.stringify(value) ?? "null";
+      if (Buffer.byteLength(text) > MAX_PROGRESS)
+        throw new LaboroError("LABORO_BODY_TOO_LARGE", `a progress value has at most ${MAX_PROGRESS} bytes as JSON`);
+      if (this.#onEnd !== undefined) this.port.progress(text);
+    };
+  }
+
+  get log(): HandlerContext["log"] {
+    return (...values) => {
+      if (this.#onEnd !== undefined) this.port.log(`${format(...values)}\n`);
+    };
+  }
+
+  get results(): HandlerContext["results"] {
+    return (task, job) => this.#results(task, job === undefined ? this.after : [job]);
+  }
+
+  async *#results<Output>(
+    task: TaskDefinition<unknown, Output, unknown>,
+    jobs: readonly number[],
+  ): AsyncGenerator<TaskOutcome<Output>> {
+    for (const job of jobs) {
+      if (!this.after.includes(job))
+        throw new LaboroError("LABORO_BAD_INPUT", `job ${this.job} did not come after job ${job}`);
+      let from: number | undefined = 0;
+      while (from !== undefined) {
+        const page: ResultsPage = await this.port.results(job, from);
+        for (const one of page.tasks) {
+          const large = one.value === undefined && one.valueBytes !== undefined;
+          const value = large ? (await this.port.results(job, one.index, 1)).tasks[0]?.value : one.value;
+          yield outcomeOf(task, job, { ...one, ...(value && { value }) });
+        }
+        from = page.next;
+      }
+    }
+  }
+
   /** It ended past the grace, without a reply of the handler. */
   get abandoned(): boolean {
     return this.#abandoned;
+  }
+
+  /** Called when the call ends past the grace: whatever runs it can be ended. */
+  onAbandoned(act: () => void): void {
+    this.#onAbandoned = act;
   }
 
   /** Aborts the signal, and ends the call after the grace if the handler has not. A later call can only shorten the grace. */
@@ -58,6 +178,7 @@ export class ServiceCall implements CallContext {
     clearTimeout(this.#graceTimer);
     this.#graceTimer = setTimeout(() => {
       this.#abandoned = true;
+      this.#onAbandoned?.();
       const text = `service ${this.#service}: the handler did not end within ${Math.round(graceMs)} ms after its abort`;
       this.end(failure(new LaboroError("LABORO_SERVICE_FAILED", text)));
     }, graceMs);
@@ -73,24 +194,61 @@ export class ServiceCall implements CallContext {
   }
 }
 
+function outcomeOf<Output>(
+  task: TaskDefinition<unknown, Output, unknown>,
+  job: number,
+  { index, number, state, value, error }: ResultsPage["tasks"][number],
+): TaskOutcome<Output> {
+  const common = { job, index, number, state };
+  if (state === "succeeded") return { ...common, value: decodeOutput(task, value) as Output };
+  return { ...common, error: errorFromValue(value) ?? new Error(error ?? state) };
+}
+
+/** A handler and where its answer goes, where a task calls it: into the result as its value, or into the output. */
+export interface Service {
+  readonly handler: CallHandler;
+  readonly returnsValue: boolean;
+}
+
+/** Of any package version: a module may load another copy of laboro than its worker. */
+export const isTaskHandler = (value: unknown): value is TaskHandler =>
+  typeof value === "object" &&
+  value !== null &&
+  "run" in value &&
+  typeof value.run === "function" &&
+  "task" in value &&
+  typeof (value.task as { name?: unknown } | undefined)?.name === "string";
+
+/** Ready to be called with bytes: decodes the input, checks it, encodes the result. */
+export const typedService = ({ task, run }: TaskHandler): Service => ({
+  returnsValue: true,
+  handler: async (body, call) => {
+    const input = await decodeInput(task, body).catch((cause: unknown) => {
+      // It will not become better by another try.
+      throw Object.assign(cause as Error, { retryAfterMs: "never" });
+    });
+    return encodeOutput(task, await run(input as never, call));
+  },
+});
+
 export class Services {
-  readonly #handlers = new Map<string, Handler>();
+  readonly #services = new Map<string, Service>();
 
   get names(): readonly string[] {
-    return [...this.#handlers.keys()];
+    return [...this.#services.keys()];
   }
 
-  set(name: string, handler: Handler): void {
-    this.#handlers.set(name, handler);
+  set(name: string, service: Service): void {
+    this.#services.set(name, service);
   }
 
-  delete(name: string): void {
-    this.#handlers.delete(name);
+  returnsValue(name: string): boolean {
+    return this.#services.get(name)?.returnsValue === true;
   }
 
   /** Ends the call with the handler's reply, at once if the handler returns no promise. Never throws: an error becomes the reply. */
   start(call: ServiceCall, service: string, body: Uint8Array): void {
-    const handler = this.#handlers.get(service);
+    const handler = this.#services.get(service)?.handler;
     if (handler === undefined) {
       call.end(failure(`this worker does not offer ${service}`));
       return;
@@ -98,7 +256,7 @@ export class Services {
     const succeed = (answer: unknown): void => call.end(replyOf(service, answer));
     const fail = (cause: unknown): void => call.end(failure(cause));
     try {
-      const answer = handler(body, call);
+      const answer = handler(asBuffer(body), call);
       if (isThenable(answer)) Promise.resolve(answer).then(succeed, fail);
       else succeed(answer);
     } catch (cause) {
@@ -121,17 +279,13 @@ function replyOf(service: string, answer: unknown): ServiceReply {
 }
 
 /** Codes that reach the client. Any other error is the handler's own. */
-const REPLY_CODES: ReadonlySet<ErrorCode> = new Set(["LABORO_BAD_REPLY", "LABORO_BODY_TOO_LARGE"]);
+const REPLY_CODES: ReadonlySet<unknown> = new Set<ErrorCode>(["LABORO_BAD_REPLY", "LABORO_BODY_TOO_LARGE"]);
 
-function failure(cause: unknown): ServiceReply {
-  const error = cause instanceof LaboroError && REPLY_CODES.has(cause.code) ? cause.code : "LABORO_SERVICE_FAILED";
-  return { error, body: Buffer.from(textOf(cause)) };
-}
-
-function textOf(cause: unknown): string {
-  try {
-    return String(cause instanceof Error ? cause.message : cause);
-  } catch {
-    return "the handler threw a value that cannot be written as text";
-  }
+export function failure(cause: unknown): ServiceReply {
+  const details = describeError(cause);
+  const { name, code, retryAfterMs } = details;
+  const message = details.message || name;
+  const badInput = code === "LABORO_BAD_INPUT" && retryAfterMs === "never";
+  const own = name === "LaboroError" && (REPLY_CODES.has(code) || badInput);
+  return { error: own ? (code as ErrorCode) : "LABORO_SERVICE_FAILED", body: Buffer.from(message), details };
 }

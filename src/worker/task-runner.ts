@@ -2,14 +2,16 @@
 
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
-import type { Outcome, OutputStream } from "../model/outcome.js";
+import type { JobId } from "../model/ids.js";
+import { MAX_VALUE, type Outcome, type OutputStream } from "../model/outcome.js";
+import type { Recipe } from "../model/recipe.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot } from "./capacity.js";
 import type { JobFiles } from "./job-files.js";
 import { LogFile } from "./log-file.js";
 import type { Slots } from "./processes/index.js";
-import { ServiceCall, type ServiceReply, type Services } from "./services.js";
+import { type CallPort, type ResultsPage, ServiceCall, type ServiceReply, type Services } from "./services.js";
 import type { PrefetchedTask } from "./task-tracker.js";
 
 /** The outcome without the length of the output, which the receiver of the output knows. */
@@ -17,6 +19,8 @@ export type RunEnd = Omit<Outcome, "outputBytes">;
 
 export interface RunSink {
   output(stream: OutputStream, bytes: Uint8Array): void;
+  /** How far a handler is, as JSON. */
+  progress(value: string): void;
   ended(end: RunEnd): void;
 }
 
@@ -30,10 +34,14 @@ export interface RunHandle {
 
 const NO_PROCESS = { pause: () => {}, resume: () => {} };
 
+/** Reads results of the job `of`, for a task of `job`, which came after it. */
+export type FetchResults = (job: JobId, of: number, from: number, limit?: 1) => Promise<ResultsPage>;
+
 export interface TaskRunnerDependencies {
   readonly slots: Slots;
   readonly files: JobFiles;
   readonly services: Services;
+  readonly fetchResults: FetchResults;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -42,6 +50,7 @@ export class TaskRunner {
   readonly #slots: Slots;
   readonly #files: JobFiles;
   readonly #services: Services;
+  readonly #fetchResults: FetchResults;
   readonly #log: Log;
   readonly #now: () => number;
   readonly #limitGraceMs: number;
@@ -51,6 +60,7 @@ export class TaskRunner {
     this.#slots = deps.slots;
     this.#files = deps.files;
     this.#services = deps.services;
+    this.#fetchResults = deps.fetchResults;
     this.#log = deps.log;
     this.#now = deps.now;
     this.#limitGraceMs = limitGraceMs;
@@ -70,7 +80,11 @@ export class TaskRunner {
         task,
         job,
         acquired,
-        { output: (stream, bytes) => sink.output(stream, bytes), ended: end },
+        {
+          output: (stream, bytes) => sink.output(stream, bytes),
+          progress: (value) => sink.progress(value),
+          ended: end,
+        },
         started,
       );
     } catch (cause) {
@@ -93,8 +107,7 @@ export class TaskRunner {
 
   #start(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink, started: number): RunHandle {
     const { recipe } = job;
-    if (recipe.kind === "call")
-      return this.#call(recipe.service, bodyOf(task, recipe.body), job.limits.outputCap, sink, started);
+    if (recipe.kind === "call") return this.#call(recipe, task, job, sink, started);
     const shell = this.#slots.slots[acquired.slot];
     if (shell === undefined) throw new Error(`there is no slot ${acquired.slot}`);
     const file = this.#logFile(task, job);
@@ -122,24 +135,48 @@ export class TaskRunner {
     return LogFile.open(path, recipe.dir, (message) => this.#log.warn({ job, task: number }, message));
   }
 
-  /** The answer of the service is the task's standard output. One that the job does not keep whole is a failure: no one could use it. */
-  #call(service: string, body: Uint8Array, cap: number, sink: RunSink, started: number): RunHandle {
-    const ended = ({ body: answer, error }: ServiceReply): void => {
+  /**
+   * What a typed handler returns is the task's value, the answer of any other service its standard output. One that is not kept whole is a
+   * failure: no one could use it.
+   */
+  #call(
+    { service, body }: Extract<Recipe, { kind: "call" }>,
+    task: PrefetchedTask,
+    job: JobRecipe,
+    sink: RunSink,
+    started: number,
+  ): RunHandle {
+    const returnsValue = this.#services.returnsValue(service);
+    const { outputCap, timeLimitMs } = job.limits;
+    const [most, advice] = returnsValue ? [MAX_VALUE, "store it elsewhere"] : [outputCap, "raise its outputCap"];
+    const ended = ({ body: answer, error, details }: ServiceReply): void => {
       const times = { started, ended: this.#now() };
-      if (error === undefined && answer.length <= cap) {
-        if (answer.length > 0) sink.output("stdout", answer);
-        sink.ended({ ...times, code: 0 });
+      if (error === undefined && answer.length <= most) {
+        if (answer.length > 0 && !returnsValue) sink.output("stdout", answer);
+        sink.ended({ ...times, code: 0, ...(returnsValue ? { value: answer } : {}) });
         return;
       }
       const text =
         error === undefined
-          ? `LABORO_BODY_TOO_LARGE: the answer of ${service} has ${answer.length} bytes, the job keeps ${cap}: raise its outputCap`
+          ? `LABORO_BODY_TOO_LARGE: the answer of ${service} has ${answer.length} bytes, the job keeps ${most}: ${advice}`
           : `${error === "LABORO_SERVICE_FAILED" ? "" : `${error}: `}${Buffer.from(answer).toString()}`;
-      sink.ended({ ...times, code: 1, error: text });
+      const value = returnsValue && details !== undefined ? { value: Buffer.from(JSON.stringify(details)) } : {};
+      const retryAfterMs = error === undefined ? "never" : details?.retryAfterMs;
+      sink.ended({ ...times, code: 1, error: text, ...value, ...(retryAfterMs !== undefined && { retryAfterMs }) });
     };
+    const info = {
+      ...{ job: task.job, index: task.index, number: taskNumber(job, task.index), attempt: task.attempt },
+      ...{ key: job.key, after: job.after ?? [] },
+      deadline: timeLimitMs === undefined ? undefined : started + timeLimitMs,
+    };
+    const port: CallPort = {
+      progress: (value) => sink.progress(value),
+      log: (line) => sink.output("stdout", Buffer.from(line)),
+      results: (of, from, limit) => this.#fetchResults(task.job, of, from, limit),
+    };
+    const call = new ServiceCall(service, info, port, ended);
     // Not at once: the caller does not have the handle yet.
-    const call = new ServiceCall(service, (reply) => queueMicrotask(() => ended(reply)));
-    this.#services.start(call, service, body);
+    queueMicrotask(() => this.#services.start(call, service, bodyOf(task, body)));
     return { ...NO_PROCESS, stop: (graceMs) => call.abort(graceMs) };
   }
 }

@@ -12,6 +12,9 @@ import { contains, difference, normalize, type Ranges, rangesOf } from "../model
 import type { Bytes } from "../model/recipe.js";
 import type { AttemptRange, DoneTask, HeldTasks, TaskRef } from "../protocols/laboro/messages.js";
 
+/** Bytes of values in one DONE. */
+const MAX_BATCH_BYTES = 8 * 1024 * 1024;
+
 export interface PrefetchedTask extends TaskRef {
   readonly entry?: Bytes;
 }
@@ -123,11 +126,18 @@ export class TaskTracker {
     return true;
   }
 
-  /** The results since the last batch, as the next DONE. */
+  /** The results since the last batch, as the next DONE; with large values, some of them. */
   nextBatch(): DoneBatch | undefined {
     if (this.#finished.length === 0) return undefined;
-    const batch = { seq: ++this.#seq, tasks: this.#finished };
-    this.#finished = [];
+    const tasks: DoneTask[] = [];
+    for (let bytes = 0; tasks.length < this.#finished.length; ) {
+      const next = this.#finished[tasks.length];
+      bytes += next?.value?.length ?? 0;
+      if (next === undefined || bytes > MAX_BATCH_BYTES) break;
+      tasks.push(next);
+    }
+    const batch = { seq: ++this.#seq, tasks };
+    this.#finished = this.#finished.slice(tasks.length);
     this.#unacknowledged.push(batch);
     return batch;
   }

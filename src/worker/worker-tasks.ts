@@ -18,6 +18,7 @@ import {
   type Welcome,
 } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot, Capacity } from "./capacity.js";
+import type { HandlerMessages } from "./handler-messages.js";
 import type { JobFiles } from "./job-files.js";
 import type { Lifetime } from "./lifetime.js";
 import { LifetimeFilter } from "./lifetime-filter.js";
@@ -70,11 +71,14 @@ const MAX_BATCHED_RESULTS = 64;
 export class WorkerTasks {
   readonly #deps: WorkerDependencies;
   readonly #cancelGraceMs: number;
+  readonly #handlerMessages: HandlerMessages;
   readonly #tracker = new TaskTracker();
   readonly #outputSender: OutputSender;
   readonly #runner: TaskRunner;
   readonly #resultReporter: ResultReporter;
   readonly #recipes = new Map<JobId, JobRecipe>();
+  /** How many tasks of a job may run here at once, where the broker has said so. */
+  readonly #atOnce = new Map<JobId, number>();
   /** Also dropped ones, until their process is gone. The same attempt of a restored store may run beside such a one. */
   readonly #running = new Set<RunningAttempt>();
   #send: Send | undefined;
@@ -89,6 +93,7 @@ export class WorkerTasks {
   /** `onChange` is called when a task has ended, was delivered, or the link went down. */
   constructor(
     deps: WorkerDependencies,
+    handlerMessages: HandlerMessages,
     cancelGraceMs: number,
     spooled: readonly UnacknowledgedResult[],
     onChange: () => void = () => {},
@@ -96,7 +101,8 @@ export class WorkerTasks {
     this.#deps = deps;
     this.#cancelGraceMs = cancelGraceMs;
     this.#onChange = onChange;
-    this.#runner = new TaskRunner(deps, cancelGraceMs);
+    this.#handlerMessages = handlerMessages;
+    this.#runner = new TaskRunner({ ...deps, fetchResults: handlerMessages.fetchResults }, cancelGraceMs);
     this.#outputSender = new OutputSender({
       directory: deps.directory.outputDirectory,
       now: deps.now,
@@ -166,12 +172,14 @@ export class WorkerTasks {
       if (this.#recipes.size <= MAX_RECIPES) return;
       if (inUse.has(job)) continue;
       this.#recipes.delete(job);
+      this.#atOnce.delete(job);
       this.#deps.files.forget(job);
     }
   }
 
   receive(tasks: Extract<ToWorker, { type: "TASKS" }>): void {
     this.#tracker.receive(tasks, tasks.entries, this.#recipes.get(tasks.job)?.acceptedBy);
+    if (tasks.atOnce !== undefined) this.#atOnce.set(tasks.job, tasks.atOnce);
   }
 
   acknowledge(seq: number): void {
@@ -214,6 +222,7 @@ export class WorkerTasks {
       const fits = (job: JobId): boolean => {
         const recipe = this.#recipes.get(job);
         if (!enough || recipe === undefined || !capacity.fits(recipe.needs)) return false;
+        if (!this.#mayRunMore(job)) return false;
         if (this.#lifetimeFilter?.exceeds(job) === true) return false;
         enough = memory?.hasEnough() !== false;
         return enough;
@@ -223,6 +232,14 @@ export class WorkerTasks {
       if (!enough) this.returnPrefetched();
     }
     this.#scheduleFlush();
+  }
+
+  #mayRunMore(job: JobId): boolean {
+    const atOnce = this.#atOnce.get(job);
+    if (atOnce === undefined) return true;
+    let running = 0;
+    for (const { task } of this.#running) if (task.job === job) running++;
+    return running < atOnce;
   }
 
   // The end
@@ -276,6 +293,9 @@ export class WorkerTasks {
       output: (stream, bytes) => {
         if (running.endAction !== "drop") this.#outputSender.write(running.output, stream, bytes);
       },
+      progress: (value) => {
+        if (this.#running.has(running)) this.#handlerMessages.progress(task, value);
+      },
       ended: (end) => this.#ended(running, end),
     });
     const { outputCap, relay } = recipe.limits;
@@ -292,6 +312,7 @@ export class WorkerTasks {
     this.#deps.capacity.release(acquired);
     const finished = isCall && end.code === 0 && running.endAction === "return";
     const endAction = finished ? "report" : running.endAction;
+    if (isCall) this.#handlerMessages.ended(task);
     if (endAction === "report") this.#resultReporter.report(task, end, output);
     else this.#outputSender.end(output);
     if (endAction === "return") {
@@ -359,7 +380,7 @@ export class WorkerTasks {
     const started = this.#started.filter((task) => this.#tracker.isRunning(task));
     this.#started = [];
     if (started.length > 0) this.#send({ type: "STARTED", tasks: started });
-    const batch = this.#tracker.nextBatch();
-    if (batch !== undefined) this.#send({ type: "DONE", ...batch });
+    for (let batch = this.#tracker.nextBatch(); batch !== undefined; batch = this.#tracker.nextBatch())
+      this.#send({ type: "DONE", ...batch });
   }
 }

@@ -44,7 +44,7 @@ it("are shown to the roles that may submit jobs, and by no answer to another one
       const answers = [
         (await ask(url, { token })).text,
         (await ask(url, { token, headers: SHARED })).text,
-        JSON.stringify(await link.ask(name as string, known).catch(() => "")),
+        JSON.stringify(await link.ask(name as "status", known as object).catch(() => "")),
       ];
       if (answers.some((text) => text.includes(VALUE))) showing[role].push(name);
     }

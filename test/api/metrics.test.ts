@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { LaboroError } from "../../src/base/errors.js";
 import { METRICS } from "../../src/broker/api/metrics.js";
-import { Histogram } from "../../src/broker/stats/histogram.js";
+import { Histogram } from "../../src/broker/stats/counters.js";
+import { until } from "../support/wait.js";
 import { ask, openListener, openShop } from "./kit.js";
 
 /** The value of each series, as `name{labels}`. */
@@ -46,6 +47,29 @@ describe("/metrics", () => {
     expect(buckets.length).toBeGreaterThan(10);
     const counts = buckets.map(([, value]) => value);
     expect(counts).toEqual([...counts].sort((a, b) => a - b));
+  });
+
+  it("shows what is used of each limit, and what waits for it", async () => {
+    const { broker, client, worker } = await openShop();
+    await client.ask("limitSet", { name: "api", running: 1, rate: { starts: 3, intervalMs: 3_600_000 } });
+    await client.ask("limitSet", { name: "disk", running: 7 });
+    worker({ name: "one", slots: 3 });
+    const job = await client.submit({
+      recipe: { kind: "command", argv: ["sleep", "60"] },
+      count: 5,
+      limits: ["api", "disk"],
+    });
+    await client.submit({ recipe: { kind: "command", argv: ["true"] }, held: true, limits: ["api"] });
+    await until("one runs", async () => (await job.info()).counters.running === 1);
+    const found = series((await ask(`${broker.url}/metrics`, { token: broker.tokenOf("read") })).text);
+    const of = (name: string, limit: string): number | undefined => found.get(`laboro_limit_${name}{limit="${limit}"}`);
+    expect(
+      ["tasks_running", "max_running", "tasks_waiting", "starts", "max_starts"].map((name) => of(name, "api")),
+    ).toEqual([1, 1, 4, 1, 3]);
+    expect(["tasks_running", "max_running", "tasks_waiting", "starts"].map((name) => of(name, "disk"))).toEqual([
+      ...[1, 7, 4, undefined],
+    ]);
+    await job.cancel();
   });
 
   it("has a name, a type and a help for every metric, and no series twice", async () => {

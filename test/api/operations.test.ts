@@ -13,7 +13,7 @@ type Shop = Awaited<ReturnType<typeof openShop>>;
 /** The broker counts from the start of its process, and the system's clock may have been set since. */
 const CLOCKS_DIFFER_MS = 1_000;
 
-const ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
+const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, formats: { "date-time": true } });
 
 function overHttp({ broker }: Shop): Ask {
   const api = apiOf(broker);
@@ -44,7 +44,7 @@ const overLink =
   ({ client }: Shop): Ask =>
   async (name, input = {}) => {
     try {
-      return plain(await client.ask(name as string, input)) as Record<string, unknown>;
+      return plain(await client.ask(name as "status", input as object)) as Record<string, unknown>;
     } catch (cause) {
       const { code, message } = cause as { code: string; message: string };
       return { error: { code, message } };
@@ -107,6 +107,7 @@ describe.each([
       ],
     });
     expect(await ask("running", { job })).toEqual({ tasks: [] });
+    expect(await ask("usage", { job })).toMatchObject({ tasks: 3 });
     expect(await ask("task", { job, index: 1 })).toMatchObject({
       state: "failed",
       attempt: 1,
@@ -144,6 +145,7 @@ describe.each([
     const submitted = Date.now();
     const { job: long } = await ask("submit", { recipe: { kind: "command", argv: ["sleep", "60"] }, count: 2 });
     await until("both run", async () => ((await ask("running", { job: long })).tasks as object[]).length === 2);
+    expect(await ask("running", { job: long })).toMatchObject({ assigned: 2 });
     for (const { startedAt } of (await ask("running", { job: long })).tasks as { startedAt: number }[]) {
       expect(startedAt).toBeGreaterThanOrEqual(submitted - CLOCKS_DIFFER_MS);
       expect(startedAt).toBeLessThanOrEqual(Date.now() + CLOCKS_DIFFER_MS);
@@ -156,6 +158,24 @@ describe.each([
       reason: "enough",
       ended: expect.any(Number),
     });
+
+    const nightly = { schedule: "nightly" };
+    const night = { cron: "0 3 * * *", timeZone: "Europe/Prague", start: "2026-01-01T00:00:00Z", job: { recipe } };
+    const {
+      cron,
+      start,
+      job: ofRun,
+    } = await ask("scheduleSet", { ...nightly, ...night, job: { recipe, entries: ["a"] } });
+    expect([cron, start, ofRun]).toMatchObject(["0 3 * * *", Date.UTC(2026, 0, 1), { name: "nightly", count: 1 }]);
+    expect(await ask("scheduleEdit", { ...nightly, overlap: "replace", unset: ["start"] })).not.toHaveProperty("start");
+    expect(await ask("schedulePause", nightly)).toMatchObject({ state: "paused", overlap: "replace" });
+    expect(await ask("scheduleResume", nightly)).toMatchObject({ state: "active", due: expect.any(Number) });
+    const { job: scheduled } = await ask("scheduleRun", nightly);
+    expect(await ask("wait", { job: scheduled })).toMatchObject({ ended: true });
+    expect(await ask("schedule", nightly)).toMatchObject({ lastJob: scheduled, runs: 1, upcoming: { length: 5 } });
+    expect(await ask("schedules")).toMatchObject({ schedules: [{ name: "nightly" }] });
+    await ask("scheduleRemove", nightly);
+    await ask("remove", { job: scheduled });
 
     expect(await ask("jobs", { key: "k1" })).toMatchObject({ jobs: [{ id: job }] });
     await ask("remove", { job });
@@ -174,6 +194,8 @@ describe.each([
       "job-removed",
       "tasks-ended",
       "worker-joined",
+      "schedule-run",
+      "schedule-removed",
     ]) {
       expect(kinds).toContain(kind);
     }
@@ -181,6 +203,20 @@ describe.each([
     expect(await ask("config")).toMatchObject({ version: expect.any(Number) });
     expect(await ask("configSet", { settings: { tags: ["new"] } })).toMatchObject({ version: expect.any(Number) });
     await ask("configHistory");
+    await ask("limitSet", { name: "api", running: 5, rate: { starts: 100, intervalMs: 60_000 } });
+    expect(await ask("limits")).toEqual({
+      limits: [
+        {
+          name: "api",
+          running: 5,
+          rate: { starts: 100, intervalMs: 60_000 },
+          used: { running: 0, starts: 0 },
+          ...{ waiting: 0, jobs: [], jobCount: 0 },
+        },
+      ],
+    });
+    await ask("limitRemove", { name: "api" });
+    expect(await ask("limits")).toEqual({ limits: [] });
     expect(await ask("brokers")).toMatchObject({ brokers: [{}] });
     // There is no other broker that it could step back for.
     expect((await raw("stepBack", { broker: "none" })).error).toMatchObject({
@@ -207,6 +243,7 @@ describe.each([
       "wait",
       "tasks",
       "running",
+      "usage",
       "entries",
       "hold",
       "release",

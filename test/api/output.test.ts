@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
-import { parseRange } from "../../src/broker/api/range.js";
+import { describe, expect, it, vi } from "vitest";
+import { parseRange } from "../../src/broker/api/raw-output.js";
+import type { Write } from "../../src/model/store.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, codeOf, openShop } from "./kit.js";
@@ -42,6 +43,29 @@ describe("a task's output", () => {
     let ended = false;
     while (!ended) ended = (await go()).ended;
     expect(text).toBe("one\ntwo\nthree\n");
+  });
+
+  it("is not over while its result is on the way to the disk, small output with it", async () => {
+    const { broker, client, worker } = await openShop();
+    const { store } = broker.core;
+    const commit = store.commit.bind(store);
+    let release: (() => void) | undefined;
+    vi.spyOn(store, "commit").mockImplementation(async (writes: readonly Write[], now: number) => {
+      if (writes.some(({ op }) => op === "settle")) {
+        await new Promise<void>((resolve) => {
+          release = resolve;
+        });
+      }
+      return commit(writes, now);
+    });
+    worker();
+    const job = await client.submit({ recipe: sh("echo small") });
+    await until("the result is on its way", () => release !== undefined);
+    const ask = (waitMs: number) => client.ask("output", { job: job.id, index: 0, attempt: 1, waitMs });
+    expect(await ask(0)).toMatchObject({ pieces: [], ended: false });
+    const waiting = ask(20_000);
+    release?.();
+    expect(await waiting).toMatchObject({ pieces: [{ bytes: Buffer.from("small\n") }], ended: true });
   });
 
   it("is waited for no longer than asked", async () => {

@@ -25,19 +25,19 @@ describe("the list of jobs", () => {
     expect(seen).toEqual(Array.from({ length: 25 }, (_, i) => 25 - i));
   });
 
-  it("is filtered by state, name, pool, key and time", async () => {
+  it("is filtered by state, name, pool, batch key and time", async () => {
     const { broker, client, worker } = await openShop();
     const api = apiOf(broker);
     const names = async (query: string): Promise<string[]> =>
       ((await api(`/jobs?${query}`)).json as Jobs).jobs.map(({ name }) => name);
     const recipe = TRUE;
-    const good = await client.submit({ recipe, name: "good-1", key: "a" });
+    const good = await client.submit({ recipe, name: "good-1", batchKey: "a" });
     const bad = await client.submit({ recipe: { kind: "command", argv: ["false"] }, name: "bad-1" });
     worker();
     await Promise.all([good.wait(), bad.wait()]);
     const between = Date.now();
     await client.submit({ recipe, name: "held-1", held: true, pool: "p2" });
-    const waiting = await client.submit({ recipe, name: "waiting-1", pool: "p2", key: "b" });
+    const waiting = await client.submit({ recipe, name: "waiting-1", pool: "p2", batchKey: "b" });
     await client.submit({ recipe, name: "blocked-1", after: [{ job: waiting.id }] });
     const running = await client.submit({ recipe: { kind: "command", argv: ["sleep", "30"] }, name: "running-1" });
     await until("it runs", async () => (await running.explain(0)).startsWith("it runs"));
@@ -52,7 +52,7 @@ describe("the list of jobs", () => {
     expect(await names("name=*d-1")).toEqual(["blocked-1", "held-1", "bad-1", "good-1"]);
     expect(await names("name=good-1")).toEqual(["good-1"]);
     expect(await names("pool=p2")).toEqual(["waiting-1", "held-1"]);
-    expect(await names("key=b")).toEqual(["waiting-1"]);
+    expect(await names("batchKey=b")).toEqual(["waiting-1"]);
     expect(await names(`createdBefore=${between}`)).toEqual(["bad-1", "good-1"]);
     expect(await names(`createdFrom=${between}`)).toHaveLength(4);
     expect(await names("state=held&limit=1")).toEqual(["held-1"]);

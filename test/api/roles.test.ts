@@ -32,7 +32,7 @@ describe("a role", () => {
           { method, token },
         );
         expect([role, name, status === 403]).toEqual([role, name, !allowed]);
-        const code = await client.ask(name as string, { job: -1 }).then(
+        const code = await client.ask(name as "cancel", { job: -1 }).then(
           () => "done",
           (cause: { code: string }) => cause.code,
         );

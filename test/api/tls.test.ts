@@ -5,10 +5,10 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { describe, expect, it } from "vitest";
-import { joinUrl } from "../../src/base/join-url.js";
+import { joinUrl } from "../../src/base/addresses.js";
 import { Certificates } from "../../src/broker/access/certificates.js";
-import { parseJoinUrls } from "../../src/client/find-broker.js";
 import { connect } from "../../src/entries/client.js";
+import { parseJoinUrls } from "../../src/protocols/laboro/broker-address.js";
 import { ask, codeOf, openListener } from "./kit.js";
 
 /** An address of this machine that others could reach, if it has one. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { TokenThrottle } from "../../src/broker/access/token-throttle.js";
+import { TokenThrottle } from "../../src/broker/access/auth.js";
 import { Tokens } from "../../src/broker/access/tokens.js";
 import { apiOf, ask, openShop } from "./kit.js";
 

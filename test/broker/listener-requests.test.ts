@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { checkListeners, parseListener } from "../../src/broker/listeners/listener-requests.js";
+import { checkListeners, parseListener } from "../../src/broker/listeners/listener.js";
 
 describe("--protocol", () => {
   it("has its own ports on this machine unless told otherwise", () => {

@@ -13,11 +13,27 @@ describe("what has ended", () => {
     const ended = await client.submit({ recipe: TRUE, count: 3 });
     await ended.wait();
     const open = await client.submit({ recipe: { kind: "call", service: "nobody's" }, count: 1 });
-    const stop = startRetention(broker.core, { keepForMs: 1, everyMs: 10 }, SILENT);
+    const stop = startRetention(broker.core, { keepMs: 1, everyMs: 10 }, SILENT);
     const left = async () => (await client.ask("jobs", {})).jobs.map(({ id }) => id);
     await until("the job that ended is forgotten", async () => (await left()).length === 1);
     stop();
     expect(await left()).toEqual([open.id]);
+  });
+
+  it("is kept for its own time, and longer where it did not succeed", async () => {
+    const { broker, client, worker } = await openShop();
+    worker();
+    const keep = { keepMs: 1, keepFailedMs: 3_600_000 };
+    const gone = await client.submit({ recipe: TRUE, ...keep });
+    const failed = await client.submit({ recipe: { kind: "command", argv: ["false"] }, ...keep });
+    const usual = await client.submit({ recipe: TRUE });
+    const keyed = await client.submit({ recipe: TRUE, keepMs: 1, key: "k", keyForMs: 3_600_000 });
+    for (const job of [gone, failed, usual, keyed]) await job.wait();
+    const stop = startRetention(broker.core, { keepMs: 3_600_000, everyMs: 10 }, SILENT);
+    const left = async () => (await client.ask("jobs", {})).jobs.map(({ id }) => id);
+    await until("the one whose time is over is forgotten", async () => !(await left()).includes(gone.id));
+    stop();
+    expect(await left()).toEqual([keyed.id, usual.id, failed.id]);
   });
 
   it("is forgotten, the oldest first, until the rest fits", async () => {

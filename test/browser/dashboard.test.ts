@@ -9,6 +9,7 @@ import { describeLarge } from "./suite/large.js";
 import { describeLogin } from "./suite/login.js";
 import { describePages } from "./suite/pages.js";
 import { describeReadOnly } from "./suite/read-only.js";
+import { describeSchedules } from "./suite/schedules.js";
 import { describeScreenshot } from "./suite/screenshot.js";
 import { describeWorkers } from "./suite/workers.js";
 
@@ -31,6 +32,7 @@ describe("the dashboard", { timeout: 180_000 }, () => {
   describe("its pages", () => describePages(browser));
   describe("a job", () => describeJob(browser));
   describe("workers", () => describeWorkers(browser));
+  describe("schedules", () => describeSchedules(browser));
   describe("conversations", () => describeConversations(browser));
   describe("by keyboard", () => describeKeyboard(browser));
   describe("for who may only look", () => describeReadOnly(browser));

@@ -50,7 +50,7 @@ const costs = ({ calls, modules }: CountedRun): Budget => ({
   modules,
 });
 
-const TRIES = 3;
+const TRIES = 10;
 
 /** Runs until each count was within its budget once. */
 function expectWithin<T extends Record<string, number>>(budget: T, run: () => T): void {
@@ -79,7 +79,8 @@ function traced(args: readonly string[], output: string): { syncs: number } {
 
 describe("laboro run 'echo {}' ::: a", () => {
   it("stays within its budget", () => {
-    const budget = { asks: 5, encoded: 6, scanned: 12, commits: 3, syncs: 12, opened: 32, modules: 366 };
+    // 345 modules where the task ends before the main listener opens, which a busy machine has no time for.
+    const budget = { asks: 3, encoded: 3, scanned: 6, commits: 3, syncs: 10, opened: 28, modules: 360 };
     expectWithin(budget, () => counted(ONE, "a\n"));
   });
 
@@ -92,7 +93,7 @@ describe("laboro run --keep-order --array 1-500 'echo {}'", () => {
   const output = Array.from({ length: 500 }, (_, i) => `${i + 1}\n`).join("");
 
   it("stays within its budget", () => {
-    const budget = { asks: 10, encoded: 10, scanned: 20, commits: 116, syncs: 12, opened: 320, modules: 366 };
+    const budget = { asks: 4, encoded: 4, scanned: 8, commits: 116, syncs: 12, opened: 320, modules: 360 };
     expectWithin(budget, () => counted(MANY, output));
   });
 

@@ -1,7 +1,7 @@
 /** One more piece of work looks at no signature that it does not concern, whichever protocol its worker speaks. */
 import { describe, expect, it } from "vitest";
 import type { Core } from "../../src/broker/core.js";
-import { parseListener } from "../../src/broker/listeners/listener-requests.js";
+import { parseListener } from "../../src/broker/listeners/listener.js";
 import { openShop, resultsOf, type Shop } from "../client/shop.js";
 import type { Worker } from "../interop/matrix/definition.js";
 import { hire, reversed, SERVICE_OF } from "../interop/matrix/staff.js";

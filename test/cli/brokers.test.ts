@@ -30,7 +30,7 @@ describe("laboro serve --store", () => {
     ["a password in an argument", ["--store", "postgres://me:secret@db/work"], "everyone can see it"],
     ["what is no database", ["--store", "mysql://db/work"], "expected postgres://"],
     ["a file that is not there", ["--store", "@/nowhere/store.url"], "cannot be read"],
-    ["a fallback without one", ["--fallback"], "see --store"],
+    ["a fallback without one", ["--fallback"], "need --store"],
   ])("refuses %s", async (_what, args, said) => {
     const { code, stderr } = await laboro(["serve", "--data", "/nowhere/data", ...args]);
     expect(code).toBe(2);

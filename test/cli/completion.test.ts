@@ -26,7 +26,7 @@ describe("laboro completion", () => {
   it("for bash completes verbs, options, values, jobs, workers and services", async () => {
     const shop = await openCliShop();
     const worker = shop.worker({ name: "node17" });
-    worker.serve("resize", async (body) => body);
+    worker.handle("resize", async (body) => body);
     await (await shop.client.submit({ name: "one", recipe: TRUE })).wait();
     await shop.client.submit({ name: "$(touch oops)", recipe: TRUE, held: true });
     expect(await completed(shop, "laboro st")).toEqual(["status", "stop"]);

@@ -10,7 +10,7 @@ describe("laboro config", () => {
   it("begins with nothing, and numbers each change", async () => {
     const shop = await openCliShop();
     expect(await shop.laboro(["config"])).toEqual({ code: 0, stdout: "{}\n", stderr: "" });
-    expect((await shop.laboro(["config", "history"])).stdout).toContain("nothing was ever set");
+    expect((await shop.laboro(["config", "history"])).stdout).toContain("the config is empty");
     const set = await shop.laboro([
       "config",
       "set",
@@ -120,12 +120,12 @@ describe("laboro config", () => {
       laboro: config: brokers[0].identity: expected text of 1 to 1024 characters without NUL, got undefined (LABORO_BAD_INPUT)
       laboro: expected NAME=VALUE, got nothing (LABORO_BAD_INPUT)
       laboro: expected NAME=VALUE, got =1 (LABORO_BAD_INPUT)
-      laboro: no name: a..b (LABORO_BAD_INPUT)
+      laboro: a..b is not a valid name: a part between dots is empty (LABORO_BAD_INPUT)
       laboro: nothing to set: give NAME=VALUE, --unset NAME or --file FILE (LABORO_BAD_INPUT)
       laboro: --unset: what is not set (LABORO_BAD_INPUT)
       laboro: /nonexistent.json: ENOENT: no such file or directory, open '/nonexistent.json' (LABORO_BAD_INPUT)
       laboro: config: JSON: Unexpected end of JSON input (LABORO_BAD_INPUT)
-      laboro: show changes nothing: laboro config set does (LABORO_BAD_INPUT)
+      laboro: laboro config show changes nothing; use laboro config set (LABORO_BAD_INPUT)
       laboro: command-argument value 'sho' is invalid for argument 'action'. Allowed choices are show, set, history. (LABORO_BAD_INPUT)
       "
     `);

@@ -9,7 +9,7 @@ describe("laboro drain", () => {
     shop.worker({ name: "node17" });
     await until("it has joined", async () => (await shop.client.workers()).length === 1);
     const said = await shop.laboro(["drain", "node17"], { process: true });
-    expect(said).toEqual({ code: 0, stdout: "worker node17 gets nothing new; it runs 0 tasks\n", stderr: "" });
+    expect(said).toEqual({ code: 0, stdout: "worker node17 gets no more tasks; it still runs 0 tasks\n", stderr: "" });
     expect((await shop.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
     await shop.client.submit({ recipe: TRUE });
     expect((await shop.laboro(["explain", "last"])).stdout).toContain("draining");

@@ -3,9 +3,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ResFile } from "../../src/protocols/runexp/broker/result-file.js";
-import { Aftermath } from "../../src/protocols/runexp/experiments/aftermath.js";
-import { findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
+import { ResFile } from "../../src/protocols/runexp/broker/incoming-result.js";
+import { Aftermath, findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
 import { ProgressOutput, progressOptions } from "../../src/protocols/runexp/experiments/progress-output.js";
 
 let dir: string;

@@ -4,8 +4,9 @@ import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { LiteralRunner } from "../protocols/runexp/peers.js";
+import { freePort } from "../support/free-port.js";
 import { LABORO, type Launched } from "../support/launched.js";
-import { freePort, type Site, sites } from "../support/site.js";
+import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 import { laboro } from "./support/cli.js";
 
@@ -44,7 +45,11 @@ function study(scripts: Readonly<Record<string, string>>): Study {
 }
 
 const ended = (launched: Launched, what: string): Promise<unknown> =>
-  until(`${what} ends; it said ${launched.said}`, () => launched.over, LONG);
+  until(
+    () => `${what} ends; it said ${launched.said}`,
+    () => launched.over,
+    LONG,
+  );
 
 /** Lines of standard output and error, without the progress line and what differs each time. */
 const lines = (text: string): string[] =>
@@ -270,6 +275,30 @@ describe("laboro experiments", () => {
   );
 
   it(
+    "acknowledges a result that an earlier manager recorded before it died, and keeps the first",
+    async () => {
+      const { dir, start } = study({ "a.sh": "echo RES:done first", "b.sh": "echo RES:done" });
+      fs.renameSync(join(dir, "runs", "b.sh"), join(dir, "b.sh"));
+      const first = start("-p", "0", "--local", "1", "-q");
+      await ended(first, "the first manager");
+      fs.renameSync(join(dir, "b.sh"), join(dir, "runs", "b.sh"));
+      const port = await freePort();
+      const second = start("-p", String(port), "-q", "-a");
+      await until("the listener is open", () => reaches(port), LONG);
+      const late = await LiteralRunner.join(port, "late");
+      await late.delivers("a", "success", "RES:done second\n");
+      const { name } = await late.takes();
+      expect(name).toBe("b");
+      await late.delivers("b", "success", "RES:done\n");
+      late.cut();
+      await ended(second, "the second manager");
+      expect(second.exitCode).toBe(0);
+      expect(fs.readFileSync(join(dir, "outputs", "a.res"), "utf8")).toContain("first");
+    },
+    LONG,
+  );
+
+  it(
     "killed and started again, goes on where it was, and what ran meanwhile is not run twice",
     async () => {
       const count = 24;
@@ -287,7 +316,7 @@ describe("laboro experiments", () => {
       await until("some have ended", () => (first.said.match(/finished/g) ?? []).length >= 6, LONG);
       first.signal("SIGKILL");
       await ended(first, "the first manager");
-      await until("what ran meanwhile has ended", () => worker.said.includes("the manager is gone"), LONG);
+      await until("what ran meanwhile has ended", () => worker.said.includes("the manager disconnected"), LONG);
       const second = start("-p", String(port), "-q", "-a");
       await ended(second, "the second manager");
       expect([second.exitCode, second.said]).toEqual([
@@ -303,6 +332,40 @@ describe("laboro experiments", () => {
       expect(runs.length).toBe(count);
     },
     2 * LONG,
+  );
+
+  it(
+    "started again, lets no runner go while an experiment that was handed out before may come back",
+    async () => {
+      const { start, outputs } = study({ "a.sh": "echo RES:done", "b.sh": "echo RES:done" });
+      const port = await freePort();
+      const first = start("-p", String(port), "-q", "--sort");
+      await until("the listener is open", () => reaches(port), LONG);
+      const before = await LiteralRunner.join(port, "vm");
+      before.say("PETO");
+      await before.hears("LABORO a .sh 13");
+      await first.end("SIGKILL");
+      const second = start("-p", String(port), "-q", "-a");
+      await until("the listener is open", () => reaches(port), LONG);
+      const runner = await LiteralRunner.join(port, "vm");
+      const b = await runner.takes();
+      expect(b.name).toBe("b");
+      // FINO would leave `a` without a runner, if it has not arrived.
+      runner.say("PETO");
+      await runner.hears("ATENDI");
+      await runner.runs(b);
+      // If it has arrived, its result could not pass an open request.
+      runner.say("PETO");
+      await runner.hears("ATENDI");
+      await runner.runs({ name: "a", script: Buffer.from("echo RES:done") });
+      runner.say("PETO");
+      await runner.hears("FINO");
+      await runner.leaves();
+      await ended(second, "the second manager");
+      expect(second.exitCode).toBe(0);
+      expect(outputs()).toEqual(["a.res", "b.res", "runexp.am"]);
+    },
+    LONG,
   );
 
   it(

@@ -10,7 +10,7 @@ describe("laboro hold", () => {
       {
         "code": 0,
         "stderr": "",
-        "stdout": "job 1 is held; laboro release 1 lets it go on
+        "stdout": "job 1 is held; laboro release 1 continues it
       ",
       }
     `);

@@ -48,11 +48,11 @@ describe("laboro keys", () => {
   it("lets in whose key is given, and shuts out again", async () => {
     const { dir, keys } = place();
     const key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
-    expect((await keys("allow", "alice", key)).stdout).toContain("alice may come in");
+    expect((await keys("allow", "alice", key)).stdout).toContain("alice may connect");
     expect(readCurveKeys(dir).known).toEqual([key]);
     expect((await keys("allow", "alice", key)).code).toBe(2);
     expect((await keys("deny", "alise")).stderr).toContain("did you mean alice?");
-    expect((await keys("deny", "alice")).stdout).toBe("alice is no longer let in\n");
+    expect((await keys("deny", "alice")).stdout).toBe("alice may no longer connect\n");
     expect(readCurveKeys(dir).known).toEqual([]);
   });
 

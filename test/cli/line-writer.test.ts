@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { LineWriter } from "../../src/cli/lib/line-writer.js";
+import { LineWriter } from "../../src/cli/lib/output-writer.js";
 
 function collecting() {
   const written: string[] = [];

@@ -77,9 +77,15 @@ describe.skipIf(!possible)("a worker on another machine", () => {
     const address = readFileSync(file, "utf8").trim();
     expect(address).toMatch(/^https:\/\/[\w-]+@10\.231\.77\.1:5429#[0-9a-f]{64}$/);
     const worker = begin(NODE, ["worker", "--name", "far", "--slots", "1"], { LABORO_BROKER: address });
-    await until(`the worker has joined: ${worker.said()}`, () => worker.said().includes("joined the broker"));
+    await until(
+      () => `the worker has joined: ${worker.said()}`,
+      () => worker.said().includes("joined the broker"),
+    );
     const asked = begin(HEAD, ["run", "--dir", "/", "echo from $LABORO_SLOT; cat /proc/net/dev | grep -c wire"]);
-    await until(`the task is done: ${asked.said()}`, () => asked.child.exitCode !== null);
+    await until(
+      () => `the task is done: ${asked.said()}`,
+      () => asked.child.exitCode !== null,
+    );
     expect(asked.said()).toContain("from 0\n1\n");
     expect(asked.child.exitCode).toBe(0);
   });

@@ -9,7 +9,7 @@ describe("laboro release", () => {
     const job = await shop.client.submit({ recipe: TRUE, held: true });
     expect(await shop.laboro(["release", "1"], { process: true })).toEqual({
       code: 0,
-      stdout: "job 1 goes on\n",
+      stdout: "job 1 continues\n",
       stderr: "",
     });
     expect(await job.wait()).toBe("succeeded");

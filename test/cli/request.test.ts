@@ -4,7 +4,7 @@ import { openCliShop } from "./support/cli.js";
 describe("laboro request", () => {
   it("prints the answer of a service, byte for byte", async () => {
     const shop = await openCliShop();
-    shop.worker().serve("upper", async (body) => Buffer.from(Buffer.from(body).toString().toUpperCase()));
+    shop.worker().handle("upper", async (body) => Buffer.from(Buffer.from(body).toString().toUpperCase()));
     expect(await shop.laboro(["request", "upper", "hello"])).toEqual({ code: 0, stdout: "HELLO", stderr: "" });
     expect((await shop.laboro(["request", "upper", "-"], { process: true, input: "from\nstdin\n" })).stdout).toBe(
       "FROM\nSTDIN\n",
@@ -14,7 +14,7 @@ describe("laboro request", () => {
 
   it("that fails is exit code 1, with the words of the service", async () => {
     const shop = await openCliShop();
-    shop.worker().serve("broken", async () => {
+    shop.worker().handle("broken", async () => {
       throw new Error("out of paper");
     });
     expect(await shop.laboro(["request", "broken", "x"])).toMatchInlineSnapshot(`

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { E, greeted, REGISTER, TRACKEXEC, V } from "../protocols/round-robin/place.js";
-import { LABORO } from "../support/launched.js";
-import { freePort } from "../support/site.js";
+import { freePort } from "../support/free-port.js";
+import { LABORO, REPOSITORY } from "../support/launched.js";
 import { until } from "../support/wait.js";
 import { laboro } from "./support/cli.js";
 import { Console, freeUrl } from "./support/rr-console.js";
@@ -107,7 +107,12 @@ describe("each console", () => {
   });
 
   it("gives up a bulk test where no server is there, and says how far it came", { timeout: 120_000 }, async () => {
-    const client = console(["client", "-d", "0", "--connect", await freeUrl()]);
+    // With a time to connect of its own: `laboro rr client` gives up after ten seconds.
+    const options = JSON.stringify({ url: await freeUrl(), level: 0, connectMs: 500 });
+    const program = `import { runClientConsole } from "${REPOSITORY}/dist/cli/verbs/rr/programs.js";
+      process.exitCode = Math.min(1, await runClientConsole(${options}));`;
+    const client = new Console([program], folder(), ["--input-type=module", "--eval"]);
+    consoles.push(client);
     client.type("bulkping 5000");
     expect(await client.says(/PING +10 +0\n/)).toContain("LABORO_BROKER_UNREACHABLE");
     client.type("quit");

@@ -65,7 +65,7 @@ describe("laboro runner", () => {
     const served = await manager({ refuse: "a" });
     const { stdout, stderr, code } = await runner(["1", "-c", `127.0.0.1:${served.port}`, "--data", home]);
     expect([code, stdout.includes("Done!")]).toEqual([1, false]);
-    const [, file = ""] = /the manager did not take a result; it is in (\S+)/.exec(stderr) ?? [];
+    const [, file = ""] = /the manager refused a result; it is kept in (\S+)/.exec(stderr) ?? [];
     expect(readFileSync(file, "utf8")).toMatch(/^runexp summary: success\n[\s\S]*\nRES:done\n$/);
   });
 
@@ -90,7 +90,7 @@ describe("laboro runner", () => {
   it.each([
     [["0", "-c", "h"], "expected 1 or more"],
     [["x", "-c", "h"], "expected"],
-    [["1"], "-c HOST:PORT is missing"],
+    [["1"], "expected the address of the manager: -c HOST:PORT"],
     [["1", "-c", "a:b:c"], "expected HOST or HOST:PORT"],
     [["1", "-c", "h", "-h", "b@d"], "Can't handle this hostname: 'b@d'"],
     [["1", "-c", "h", "-m", "lots"], "expected a size"],

@@ -18,7 +18,7 @@ describe("laboro drain --broker", () => {
     await until("both are there", async () => (await shop.client.workers()).length === 2);
     expect(await shop.laboro(["drain", "--broker"])).toEqual({
       code: 0,
-      stdout: "the broker hands out nothing new; what runs goes on\n",
+      stdout: "the broker assigns no more tasks; running tasks continue\n",
       stderr: "",
     });
     expect([(await worker.hear())[1].code, (await worker.hear())[0]]).toEqual([301, "CHANGEBROKER"]);
@@ -26,7 +26,7 @@ describe("laboro drain --broker", () => {
     // Commits go in the order of what was asked: once this one is answered, the first would have been handed out.
     await shop.client.submit({ recipe: TRUE, held: true });
     expect((await shop.client.ask("job", { job: job.id })).counters).toMatchObject({ waiting: 1, running: 0 });
-    expect((await shop.laboro(["drain", "--broker", "--off"])).stdout).toBe("the broker hands out work again\n");
+    expect((await shop.laboro(["drain", "--broker", "--off"])).stdout).toBe("the broker assigns tasks again\n");
     await job.wait();
   });
 

@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { openScale0 } from "../protocols/scale0/kit.js";
+import { freePort } from "../support/free-port.js";
 import { LABORO } from "../support/launched.js";
-import { freePort, type Site, sites } from "../support/site.js";
+import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 import { laboro } from "./support/cli.js";
 
@@ -70,12 +71,12 @@ describe("laboro scale0", () => {
     const url = `tcp://127.0.0.1:${port}`;
     const nobody = ["--broker", url, "--connect-timeout", "200ms"];
     const said = await scale0("worker", "--dir", site.path("w"), ...nobody, "--service", "a=cat");
-    expect([said.code, said.stderr]).toEqual([3, expect.stringContaining(`nobody answers at ${url}`)]);
+    expect([said.code, said.stderr]).toEqual([3, expect.stringContaining(`no broker answers at ${url}`)]);
     expect(said.stderr).toContain("--keep-trying");
     const asked = await scale0("request", "a", "x", ...nobody);
     expect([asked.code, asked.stderr]).toEqual([3, expect.stringContaining("laboro serve --protocol scale0")]);
     const worker = launchWorker(site, ...nobody, "--service", "a=cat", "--keep-trying");
-    await worker.says("it is tried again", 60_000);
+    await worker.says("no broker, retrying", 60_000);
     expect(worker.over).toBe(false);
     worker.signal("SIGINT");
     await worker.ended();

@@ -2,8 +2,9 @@ import { spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { freePort } from "../support/free-port.js";
 import { LABORO } from "../support/launched.js";
-import { freePort, type Site, sites } from "../support/site.js";
+import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 import { laboro, steady } from "./support/cli.js";
 
@@ -30,8 +31,9 @@ describe("laboro serve", () => {
       a worker joins with
         laboro worker --join @DIR/data/join.url
       where it can read that file, or a copy of it
-      the other verbs find it by themselves here, and elsewhere with what is in DIR/data/client.url
-        laboro status --broker @client.url"
+      on this machine, the other verbs find it by themselves; elsewhere they need the URL in DIR/data/client.url
+        laboro status --broker @client.url
+      ended jobs are kept for 30d, those that did not succeed for 90d (--keep, --keep-failed)"
     `);
     for (const name of ["join.url", "client.url"]) expect(statSync(join(site.data, name)).mode & 0o777).toBe(0o600);
     const elsewhere = { env: { LABORO_DATA: site.path("nothing") } };

@@ -5,7 +5,7 @@ describe("laboro services", () => {
   it("lists what can be asked for, and how it has answered", async () => {
     const shop = await openCliShop();
     expect((await shop.laboro(["services"], { process: true })).stdout).toContain("no worker offers a service");
-    shop.worker().serve("echo", async (body) => body);
+    shop.worker().handle("echo", async (body) => body);
     await shop.client.request("echo", "x");
     const { code, stdout } = await shop.laboro(["services"]);
     expect(code).toBe(0);

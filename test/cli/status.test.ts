@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
 import { TRUE } from "../support/recipes.js";
@@ -60,7 +62,9 @@ describe("laboro status", () => {
     await never.wait();
     const { code, stdout } = await shop.laboro(["status", "1"]);
     expect(code).toBe(0);
-    expect(steady(stdout, shop)).toMatchInlineSnapshot(`
+    // The CPU time of short tasks is now and then a clock tick, mostly none.
+    const shown = (text: string): string => steady(text, shop).replace("run time, TIME CPU", "run time");
+    expect(shown(stdout)).toMatchInlineSnapshot(`
       "job 1  mixed  failed, ended TIME ago
         command  case $LABORO_TASK in 2) exit 3;; 3) kill -9 $$;; esac
         dir  DIR
@@ -68,15 +72,17 @@ describe("laboro status", () => {
         limits  TIME a task
 
       4 of 4 tasks done: 2 succeeded, 2 failed
+      used: TIME run time
 
       1.2 failed: exit code 3, after TIME on w1
       1.3 failed: killed by signal 9 (SIGKILL), after TIME on w1"
     `);
-    expect(steady((await shop.laboro(["status", "last"])).stdout, shop)).toMatchInlineSnapshot(`
+    expect(shown((await shop.laboro(["status", "last"])).stdout)).toMatchInlineSnapshot(`
       "job 2  no-such-program  failed, ended TIME ago
         command  no-such-program 'a b'
 
       1 of 1 task done: 1 failed
+      used: TIME run time
 
       2.1 failed: cannot start "no-such-program": command not found, after TIME on w1"
     `);
@@ -151,7 +157,7 @@ describe("laboro status", () => {
       {
         "code": 1,
         "stderr": "laboro: there is no job 7 (LABORO_NO_SUCH_JOB)
-        laboro status --all lists the jobs that there are
+        laboro status --all lists all jobs
       ",
         "stdout": "",
       }
@@ -177,5 +183,31 @@ describe("laboro status", () => {
     for (let i = 0; i < 100; i++) await shop.client.submit({ name: "x".repeat(900), recipe: TRUE });
     const { code, stderr } = await shop.laboro(["status", "--all"], { pipe: "head -1" });
     expect([code, stderr]).toEqual([0, ""]);
+  });
+
+  it("with --watch redraws a job until it has ended, with its rate, and wants a terminal", async () => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 1 });
+    const open = (task: number): void => writeFileSync(join(shop.dir, `open${task}`), "");
+    const waits = sh("until [ -e open$LABORO_TASK ]; do sleep 0.02; done");
+    await shop.client.submit({ recipe: { ...waits, dir: shop.dir }, count: 3 });
+    let shown = (): string => "";
+    const watching = shop.laboro(["status", "last", "--watch"], {
+      columns: 100,
+      started: (_, stdout) => {
+        shown = stdout;
+      },
+    });
+    await until("it is there", () => shown().includes("0 of 3 tasks done: 1 running, 2 waiting"));
+    open(1);
+    await until("it moves", () => /1 of 3 tasks done: .* 1 waiting, \d+(\.\d)?\/s, \S+ left/.test(shown()));
+    open(2);
+    open(3);
+    const { code, stdout } = await watching;
+    expect(code).toBe(0);
+    expect(stdout.split("\u001b[H").at(-1)).toContain("3 of 3 tasks done: 3 succeeded");
+    const piped = await shop.laboro(["status", "--watch"]);
+    expect([piped.code, piped.stderr]).toEqual([2, expect.stringContaining("--watch needs a terminal")]);
+    expect((await shop.laboro(["status", "--watch", "--json"])).stderr).toContain("--watch and --json");
   });
 });

@@ -16,7 +16,7 @@ describe("laboro stop", () => {
     });
     await until("it has joined", async () => (await shop.client.workers()).length === 1);
     const { code, stdout } = await shop.laboro(["stop", "node17"], { process: true });
-    expect([code, stdout]).toEqual([0, "worker node17 stops when it has ended what it runs: 0 tasks\n"]);
+    expect([code, stdout]).toEqual([0, "worker node17 stops when its running tasks have ended: 0 tasks\n"]);
     await until("it has stopped", () => stopped);
   });
 
@@ -26,7 +26,7 @@ describe("laboro stop", () => {
     const total = async () => (await shop.client.workers()).map(({ total: { slots } }) => slots);
     await until("it has joined", async () => (await shop.client.workers()).length === 1);
     const { code, stdout } = await shop.laboro(["stop", "node17", "--slots", "2"]);
-    expect([code, stdout]).toEqual([0, "worker node17 stops 2 slots, each when it is free\n"]);
+    expect([code, stdout]).toEqual([0, "worker node17 removes 2 slots, each when it is free\n"]);
     await until("one slot is left", async () => (await total())[0] === 1);
     const job = await shop.client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 3 });
     expect(await job.wait()).toBe("succeeded");
@@ -48,7 +48,7 @@ describe("laboro stop", () => {
     const job = await shop.client.submit({ recipe: { kind: "command", argv }, crashLimit: 1 });
     await until("its task runs", () => existsSync(file));
     const { code, stdout } = await shop.laboro(["stop", "busy", "--now"]);
-    expect([code, stdout]).toEqual([0, "worker busy stops now. For others: 1 task\n"]);
+    expect([code, stdout]).toEqual([0, "worker busy stops now; other workers get its 1 task\n"]);
     await until("it has stopped", () => stopped.includes("busy"));
     shop.worker({ name: "other" });
     expect(await job.wait()).toBe("succeeded");
@@ -69,7 +69,7 @@ describe("laboro stop", () => {
     const { code, stderr } = await shop.laboro(["stop", "twin"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /^laboro: 2 workers are called twin: say which by its id, one of \S+, \S+ \(LABORO_BAD_INPUT\)\n$/,
+      /^laboro: 2 workers have the name twin: give an id instead, one of \S+, \S+ \(LABORO_BAD_INPUT\)\n$/,
     );
   });
 });

@@ -122,7 +122,7 @@ command = ["touch", "ready"]
     const { code, stderr } = await shop.laboro(["submit", "--file", file, "--each-line", "x"]);
     expect({ code, stderr }).toEqual({
       code: 2,
-      stderr: "laboro: --each-line does not go with --file (LABORO_BAD_INPUT)\n",
+      stderr: "laboro: --each-line cannot be used with --file (LABORO_BAD_INPUT)\n",
     });
   });
 

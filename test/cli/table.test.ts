@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { formatCount, formatSize, shortDuration } from "../../src/base/format.js";
 import { type Column, table } from "../../src/cli/lib/terminal/table.js";
-import { detectTerminal } from "../../src/cli/lib/terminal/terminal.js";
-import { displayWidth, escapeControls } from "../../src/cli/lib/terminal/text.js";
+import { detectTerminal, displayWidth, escapeControls } from "../../src/cli/lib/terminal/terminal.js";
 
 const COLUMNS: readonly Column[] = [
   { title: "JOB", align: "right" },

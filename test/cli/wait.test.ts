@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
 import { TRUE } from "../support/recipes.js";
@@ -16,6 +18,29 @@ describe("laboro wait", () => {
       "job 1 succeeded: 3 succeeded, in TIME
       job 2 succeeded: 1 succeeded, in TIME"
     `);
+  });
+
+  it("shows its progress on a terminal, with rate and remaining time, and removes it at the end", async () => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 1 });
+    const open = (task: number): void => writeFileSync(join(shop.dir, `open${task}`), "");
+    const waits = sh("until [ -e open$LABORO_TASK ]; do sleep 0.02; done");
+    await shop.client.submit({ recipe: { ...waits, dir: shop.dir }, count: 3 });
+    let shown = (): string => "";
+    const waiting = shop.laboro(["wait", "last"], {
+      columns: 100,
+      started: (_, stdout) => {
+        shown = stdout;
+      },
+    });
+    await until("the bar is there", () => shown().includes("░ 0/3"));
+    open(1);
+    await until("it moves", () => /░ 1\/3 {2}\d+(\.\d)?\/s {2}\d.* left/.test(shown()));
+    open(2);
+    open(3);
+    const { code, stdout } = await waiting;
+    expect(code).toBe(0);
+    expect(stdout.split("\r").at(-1)).toContain("[Kjob 1 succeeded: 3 succeeded");
   });
 
   it("exits 1 when some have failed, and says which, up to ten", async () => {

@@ -31,6 +31,34 @@ async function openCuttable() {
   return { ...shop, direct: shop.client, client, link };
 }
 
+it("sends tasks that ended before it, although the job ends while the follow begins", async () => {
+  const { client, worker, broker } = await openShop();
+  let finish = (): void => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const wait = async (body: Uint8Array): Promise<string> => {
+    if (Buffer.from(body).toString() === "late") await finished;
+    return "";
+  };
+  worker({ slots: 2, services: { wait } });
+  const job = await client.submit({ recipe: { kind: "call", service: "wait" }, entries: ["early", "late"] });
+  await until("the first has ended", async () => (await job.info()).counters.succeeded === 1);
+  const ended = job.wait();
+  // Answered after the messages before it.
+  await client.ask("status", {});
+  // A broker that has to look for the job takes as long as the job does.
+  Object.assign(broker.core, { loadJobs: () => ended });
+  const indices: number[] = [];
+  const follow = (async () => {
+    for await (const { tasks } of client.follow(job.id)) indices.push(...tasks.map(({ index }) => index));
+  })();
+  await client.ask("status", {});
+  finish();
+  await follow;
+  expect(inOrder(indices)).toEqual([0, 1]);
+});
+
 describe.each(["sockets", "memory"])("a job that is followed over %s", (way) => {
   const open = async () => {
     const shop = await openShop();

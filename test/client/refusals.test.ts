@@ -1,8 +1,10 @@
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
+import { atEnd } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop } from "./shop.js";
@@ -32,7 +34,7 @@ describe("bad input", () => {
 
   it("names the operations there are when one is asked for that is not", async () => {
     const { client } = await openShop();
-    await expect(client.ask("dance", {})).rejects.toMatchObject({
+    await expect(client.ask("dance" as "status", {})).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",
       message: expect.stringContaining("submit"),
     });
@@ -76,6 +78,27 @@ describe("a broker", () => {
   it("is said to be out of reach where there is none", async () => {
     const refused = connect({ broker: "http://127.0.0.1:9", token: "x", connectTimeoutMs: 300 });
     await expect(refused).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
+  });
+
+  it("is waited for by a client that fails fast at its start alone, when it comes back", async () => {
+    const { broker, dir } = await openShop();
+    const { url, token } = broker;
+    const client = await connect({ broker: url, token, failFast: true });
+    atEnd(async () => client.close());
+    const job = await client.submit({ recipe: TRUE });
+    await broker.stop();
+    await expect(connect({ broker: url, token, failFast: true })).rejects.toMatchObject({
+      code: "LABORO_BROKER_UNREACHABLE",
+    });
+    // Several attempts are refused meanwhile.
+    const ended = job.wait();
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(client.closed).toBe(false);
+    const again = await startBroker({ dir: join(dir, "data"), port: Number(new URL(url).port) });
+    atEnd(() => again.stop());
+    const worker = startWorker({ broker: again, slots: 1 });
+    atEnd(() => worker.stop({ graceMs: 0 }));
+    expect(await ended).toBe("succeeded");
   });
 
   it("goes on where it was when it is started again, and its worker with it", async () => {

@@ -15,7 +15,7 @@ describe("a request", () => {
     const { client, worker } = await openShop();
     const early = client.request("late", "x");
     const late = worker();
-    late.serve("late", (body) => `${text(body)}!`);
+    late.handle("late", (body) => `${text(body)}!`);
     expect(text(await early)).toBe("x!");
   });
 

@@ -1,4 +1,5 @@
 /** A real broker, a real worker and a real client in this process, on loopback, in a folder that goes afterwards. */
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +8,7 @@ import { type Client, connect, type JobHandle, type TaskResult } from "../../src
 import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
+import { freePort } from "../support/free-port.js";
 
 export interface Shop {
   readonly dir: string;
@@ -18,7 +20,7 @@ export interface Shop {
 export async function openShop(options: Partial<ServerOptions> = {}): Promise<Shop> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
   atEnd(async () => rmSync(dir, { recursive: true, force: true }));
-  const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });
+  const broker = await startBroker({ dir: join(dir, "data"), port: await freePort(), ...options });
   atEnd(() => broker.stop());
   const client = await connect({ broker: broker.url, token: broker.token });
   atEnd(async () => client.close());
@@ -34,8 +36,8 @@ export async function openShop(options: Partial<ServerOptions> = {}): Promise<Sh
   };
 }
 
-export async function resultsOf(job: JobHandle): Promise<TaskResult[]> {
-  const results: TaskResult[] = [];
+export async function resultsOf<Output>(job: JobHandle<Output>): Promise<TaskResult<Output>[]> {
+  const results: TaskResult<Output>[] = [];
   for await (const result of job.results()) results.push(result);
   return results;
 }

@@ -29,9 +29,9 @@ describe("explain", () => {
     const broker = new Workbench({ retryBackoffMs: 2_500 });
     broker.join("a");
     broker.submit({ count: 5, retries: 1, maxRunning: 1 });
-    expect(broker.why("1.3")).toBe("its job may have 1 tasks assigned at once, and has");
+    expect(broker.why("1.3")).toBe("its job may run 1 tasks at once, and does");
     broker.fail("a", "1.0");
-    expect(broker.why("1.0")).toBe("it failed 1 times; the next try is in 3 s");
+    expect(broker.why("1.0")).toBe("it failed once; the next try is in 2.5s");
     broker.cancel(1, 1, 2);
     expect(broker.why("1.1")).toBe("it was cancelled; worker a has not yet said that it is gone");
     expect(broker.why("1.2")).toBe("it was cancelled");

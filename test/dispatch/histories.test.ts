@@ -17,10 +17,13 @@ const job = fc.record({
   retries: fc.integer({ min: 0, max: 2 }),
   maxRunning: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined }),
   maxFails: fc.option(fc.integer({ min: 0, max: 2 }), { nil: undefined }),
+  named: fc.constantFrom(undefined, undefined, ["api"], ["disk"], ["api", "disk"]),
 });
 
+const LIMITS = { api: { running: 3, rate: { starts: 5, intervalMs: 30 } }, disk: { running: 2 } };
+
 function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never): JobSpec {
-  const { count, priority, slots, retries, maxRunning, maxFails } = given;
+  const { count, priority, slots, retries, maxRunning, maxFails, named } = given;
   return {
     name: "j",
     recipe: TRUE,
@@ -32,6 +35,7 @@ function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never):
       retries,
       ...(maxRunning === undefined ? {} : { maxRunning }),
       ...(maxFails === undefined ? {} : { maxFails }),
+      ...(named === undefined ? {} : { named }),
     },
     after: [],
     held: false,
@@ -172,6 +176,7 @@ function live(steps: readonly Step[]): Simulation {
     brokers: 2,
     workers: [1, 2, 3],
     settings: { maxLeaseTasks: 4, retryBackoffMs: 10, maxRetryBackoffMs: 40 },
+    limits: LIMITS,
   });
   for (const step of steps) {
     take(simulation, step);

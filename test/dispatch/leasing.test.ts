@@ -95,6 +95,24 @@ class Bench {
 }
 
 describe("a broker that shares its store", () => {
+  it("leases for as many small jobs at once as there are free slots, and for the others when slots become free", () => {
+    const bench = new Bench();
+    const jobs = Array.from({ length: 20 }, () => bench.job(1));
+    bench.worker("ann", 8);
+    expect(bench.leases.map(({ job }) => job)).toEqual(jobs.slice(0, 8).map(({ id }) => id));
+    bench.finish("ann", 5_000);
+    expect(bench.leases.map(({ job }) => job)).toEqual(jobs.slice(0, 16).map(({ id }) => id));
+  });
+
+  it("leases more small jobs than there are free slots once their like have been short", () => {
+    const bench = new Bench();
+    const jobs = Array.from({ length: 40 }, () => bench.job(1));
+    bench.worker("ann", 8);
+    bench.finish("ann", 2);
+    expect(jobs.filter((job) => bench.out(job) === 1)).toHaveLength(8);
+    expect(jobs.filter((job) => bench.waiting(job) === 1).length).toBeGreaterThanOrEqual(8);
+  });
+
   it("leases what fits into the room there is, and nothing more while its workers are busy with it", () => {
     const bench = new Bench();
     bench.worker("w", 4);

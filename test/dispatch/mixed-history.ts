@@ -36,10 +36,11 @@ export class MixedHistory {
     const known = broker.state.workers.get(WorkerId(name));
     switch (step.kind) {
       case "submit": {
-        const { maxRunning, maxFails, service, ...rest } = step.job;
+        const { maxRunning, maxFails, service, delay, ...rest } = step.job;
         if (broker.world.jobs.size >= 6) return;
         broker.submit({
           ...rest,
+          ...delay,
           ...(maxRunning === undefined ? {} : { maxRunning }),
           ...(maxFails === undefined ? {} : { maxFails }),
           ...(service === undefined ? {} : { service }),
@@ -123,6 +124,9 @@ export class MixedHistory {
       case "pass":
         broker.pass(step.ms);
         return;
+      case "clock":
+        broker.setClock(step.ahead);
+        return;
       case "halt":
         broker.halt();
         return;
@@ -193,6 +197,8 @@ export class MixedHistory {
   settle(): void {
     const { broker } = this;
     this.take({ kind: "resume" });
+    this.take({ kind: "clock", ahead: 0 });
+    this.take({ kind: "pass", ms: 100_000 });
     for (const { job: of } of [...broker.world.jobs.values()]) {
       if (of.ended === undefined) broker.hold(of.id, false);
     }

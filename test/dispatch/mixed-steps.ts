@@ -22,6 +22,15 @@ const job = fc.record({
   needs: fc.record({ gpu: fc.constantFrom(0, 0, 0.5, 1, 2) }),
   priority: fc.integer({ min: 0, max: 2 }),
   retries: fc.nat(2),
+  retry: fc.record({ jitter: fc.constantFrom(0, 0.5), factor: fc.constantFrom(1, 3), never: fc.constantFrom([], [1]) }),
+  delay: fc.constantFrom(
+    undefined,
+    undefined,
+    { delayMs: 100 },
+    { delayMs: 30_000 },
+    { at: 1_000_150 },
+    { at: 1_060_000 },
+  ),
   maxRunning: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined }),
   maxFails: fc.option(fc.nat(2), { nil: undefined }),
   service: fc.option(fc.constantFrom(...SERVICES), { nil: undefined }),
@@ -65,6 +74,10 @@ const step = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({ kind: fc.constant("pass" as const), ms: fc.constantFrom<number>(1, 5, 200, 40_000) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant("clock" as const), ahead: fc.integer({ min: -90_000, max: 90_000 }) }),
   },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant("slots" as const), at: nat, slots: fc.nat(5) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("forgive" as const), at: nat }) },

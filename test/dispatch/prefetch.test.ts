@@ -31,6 +31,20 @@ describe("stock", () => {
     expect(broker.at("a")).toHaveLength(2 + broker.worker("a").prefetched);
   });
 
+  it("lasts for two round trips at a worker that is far away", () => {
+    const prefetched = (roundTripMs: number): number => {
+      const broker = new Workbench();
+      broker.join("a", { canPrefetch: true, slots: 1 });
+      broker.submit({ count: 1_000 });
+      broker.now += roundTripMs + 10;
+      broker.finish("a", broker.at("a"), { started: broker.now - 10 });
+      return broker.worker("a").prefetched;
+    };
+    // Tasks of 10 ms: five in 50 ms, and forty in two round trips of 200 ms.
+    expect(prefetched(2)).toBe(5);
+    expect(prefetched(200)).toBe(40);
+  });
+
   it("is not given before a task of the job has ended, nor for tasks over a second", () => {
     const broker = new Workbench();
     broker.join("a", KNOWN);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { nextTimerAt } from "../../src/dispatch/index.js";
 import { Workbench } from "./workbench.js";
 
 const ECHO = { services: ["echo"] };
@@ -150,5 +151,35 @@ describe("services that nobody offers", () => {
       broker.forget(601 + i);
     }
     expect(broker.state.signatures.size).toBeLessThanOrEqual(512);
+  });
+});
+
+describe("deadlines of many requests", () => {
+  it("are looked at seldom, and each request is refused within milliseconds after its own", () => {
+    const broker = new Workbench({ maxWaitingRequests: 4_000 });
+    const begin = broker.now;
+    for (let i = 0; i < 3_000; i++) broker.request("echo", { deadline: begin + 10 + i / 10 });
+    let looks = 0;
+    let refused = 0;
+    for (let at = nextTimerAt(broker.state); at !== undefined; at = nextTimerAt(broker.state)) {
+      broker.pass(at - broker.now);
+      looks++;
+      refused = broker.called.length;
+      // All that are due are refused, and the next look is at most the allowed delay away.
+      expect(refused).toBe(Math.min(3_000, Math.floor((broker.now - begin - 10) * 10 + 1e-6) + 1));
+      expect((nextTimerAt(broker.state) ?? broker.now) - broker.now).toBeLessThanOrEqual(3);
+    }
+    expect(refused).toBe(3_000);
+    expect(looks).toBeLessThan(1_500);
+  });
+
+  it("that were answered leave nothing to look at", () => {
+    const broker = new Workbench();
+    broker.join("a", ECHO);
+    broker.request("echo", { deadline: broker.now + 10 });
+    broker.reply("a", 1);
+    broker.pass(10);
+    expect(nextTimerAt(broker.state)).toBeUndefined();
+    expect(broker.called).toEqual(["a 1"]);
   });
 });

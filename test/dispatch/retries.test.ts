@@ -112,7 +112,7 @@ describe("a task that fails", () => {
     before.leave("a");
     const broker = before.reopened();
     broker.join("a");
-    expect(broker.why("1.0")).toContain("the next try is in 1 s");
+    expect(broker.why("1.0")).toContain("the next try is in 200ms");
     broker.pass(199);
     expect(broker.at("a")).toEqual([]);
     broker.pass(1);

@@ -9,6 +9,7 @@ import {
   createState,
   DEFAULT_SETTINGS,
   Decisions,
+  loadLimits,
   newTaskRangeId,
   onCancel,
   onCommitted,
@@ -16,6 +17,7 @@ import {
   onDrain,
   onHold,
   onJobAdded,
+  onLimitsFreed,
   onMayLease,
   onOpened,
   onOrphans,
@@ -37,6 +39,7 @@ import {
 } from "../../src/dispatch/index.js";
 import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js";
 import type { JobSpec } from "../../src/model/job.js";
+import { LIMIT_BUCKET, type LimitRule } from "../../src/model/limit.js";
 import type { Range } from "../../src/model/ranges.js";
 import type { Epoch, Write } from "../../src/model/store.js";
 import type { AttemptRange, DoneTask, FromWorker, HeldTasks, TaskRef } from "../../src/protocols/laboro/messages.js";
@@ -98,6 +101,7 @@ export interface SimOptions {
   readonly brokers: number;
   readonly workers: readonly number[];
   readonly settings?: Partial<Settings>;
+  readonly limits?: Readonly<Record<string, LimitRule>>;
 }
 
 /** One start of one attempt, as it really happened. */
@@ -114,6 +118,9 @@ export class Simulation {
   now = 1_000_000;
   readonly runs: RealRun[] = [];
   readonly #settings: Settings;
+  readonly #limits: ReadonlyMap<string, LimitRule>;
+  /** Hand-outs of tasks that count against limits. */
+  readonly #starts: { readonly limit: string; readonly at: number; readonly count: number }[] = [];
   readonly #orphans: Epoch[] = [];
   readonly #recorded = new Map<string, string>();
   /** Tasks whose cancel was acknowledged. */
@@ -121,6 +128,9 @@ export class Simulation {
 
   constructor(options: SimOptions) {
     this.#settings = { ...DEFAULT_SETTINGS, ...options.settings };
+    this.#limits = new Map(Object.entries(options.limits ?? {}));
+    for (const [key, rule] of this.#limits)
+      this.world.apply([{ op: "put", bucket: LIMIT_BUCKET, key, value: JSON.stringify(rule) }], 0, this.now);
     this.workers = options.workers.map((slots, i) => new SimWorker(`w${i}`, slots));
     this.brokers = Array.from({ length: options.brokers }, () => this.#open());
   }
@@ -128,6 +138,7 @@ export class Simulation {
   #open(): SimBroker {
     const held = this.world.begin();
     const broker = new SimBroker(held.epoch, this.#settings);
+    loadLimits(broker.state, this.#limits, [], this.now);
     this.decide(broker, (out) => onOpened(broker.state, out, held, this.now));
     return broker;
   }
@@ -146,7 +157,8 @@ export class Simulation {
   submit(broker: SimBroker, request: JobSpec): void {
     this.commit(broker);
     const taskRange = newTaskRangeId(broker.state);
-    const lease = this.#settings.maxLeaseTasks;
+    const { named, maxRunning } = request.limits;
+    const lease = named === undefined && maxRunning === undefined ? this.#settings.maxLeaseTasks : 0;
     const [answer] = this.world.apply(
       [{ op: "submit", job: request, lease, rangeId: taskRange }],
       broker.epoch,
@@ -181,6 +193,14 @@ export class Simulation {
     if (writes.some((write) => write.op === "release")) {
       this.#tell(broker, (other) => this.hint(other));
     }
+    if (writes.some((write) => write.op === "release" || ("limited" in write && write.limited)))
+      this.#tell(broker, (other, out) => onLimitsFreed(other.state, out, this.now));
+    writes.forEach((write, i) => {
+      const answer = answers[i];
+      if (write.op !== "claim" || answer?.op !== "claim" || answer.lost) return;
+      for (const limit of write.limits ?? [])
+        this.#starts.push({ limit, at: this.now, count: write.last - write.first + 1 });
+    });
     const lost = this.decide(broker, (out) => onCommitted(broker.state, out, writes, answers, this.now));
     for (const send of sends) {
       const link = [...broker.links.values()].find((one) => one.worker.id === send.worker);
@@ -456,8 +476,45 @@ export class Simulation {
     );
   }
 
+  /**
+   * No more tasks run at once, and were handed out within the interval that ends now, than limits and `maxRunning` allow. A task that a worker
+   * still runs although its broker has given it up is not counted.
+   */
+  #checkLimits(): void {
+    const running = new Map<string, number>();
+    for (const { id, running: tasks } of this.workers) {
+      for (const { job, index, attempt } of tasks) {
+        const held = [...this.world.taskRanges.values()].some(
+          ({ taskRange: range }) =>
+            range.worker === id &&
+            range.job === job &&
+            range.attempt === attempt &&
+            range.first <= index &&
+            index <= range.last,
+        );
+        if (!held) continue;
+        const { named = [] } = this.world.jobs.get(job)?.job.limits ?? {};
+        for (const name of [...named, `#${job}`]) running.set(name, (running.get(name) ?? 0) + 1);
+      }
+    }
+    for (const { job } of this.world.jobs.values()) {
+      const { maxRunning = Number.POSITIVE_INFINITY } = job.limits;
+      const runs = running.get(`#${job.id}`) ?? 0;
+      if (runs > maxRunning) throw new Error(`${runs} tasks of job ${job.id} run, ${maxRunning} may`);
+    }
+    for (const [name, { running: most = Number.POSITIVE_INFINITY, rate }] of this.#limits) {
+      if ((running.get(name) ?? 0) > most) throw new Error(`${running.get(name)} tasks of ${name} run, ${most} may`);
+      const { starts = Number.POSITIVE_INFINITY, intervalMs = 0 } = rate ?? {};
+      const recent = this.#starts.filter((start) => start.limit === name && start.at > this.now - intervalMs);
+      const started = recent.reduce((sum, { count }) => sum + count, 0);
+      if (started > starts)
+        throw new Error(`${started} tasks of ${name} were started within ${intervalMs} ms, ${starts} may`);
+    }
+  }
+
   /** Everything that must hold, whatever happened. */
   verify(): void {
+    this.#checkLimits();
     this.world.check();
     for (const broker of this.brokers) if (broker !== undefined) checkInvariants(broker.state);
     for (const [id, { results }] of this.world.jobs) {
@@ -496,6 +553,8 @@ export class Simulation {
         for (const worker of this.workers) this.notice(broker, worker);
         for (const link of [...broker.links.values()])
           while (link.toBroker.length > 0) this.deliverToBroker(broker, link);
+        this.commit(broker);
+        this.decide(broker, (out) => onLimitsFreed(broker.state, out, this.now));
         this.commit(broker);
       }
       this.workers.forEach((worker, i) => {

@@ -20,6 +20,7 @@ import {
   onHalt,
   onHold,
   onJobAdded,
+  onJobsDue,
   onOpened,
   onReclaim,
   onReply,
@@ -41,8 +42,10 @@ import {
   type State,
   type WorkerProfile,
   type WorkerState,
+  waitsInDispatch,
 } from "../../src/dispatch/index.js";
 import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/rerun.js";
+import { claimOf } from "../../src/dispatch/state.js";
 import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job, type JobEnd, type Limits } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
@@ -61,6 +64,9 @@ export interface JobWish extends Partial<Limits> {
   readonly service?: string;
   readonly after?: readonly { readonly job: number; readonly any?: boolean }[];
   readonly held?: boolean;
+  /** Of a delayed job: one of the two. */
+  readonly delayMs?: number;
+  readonly at?: number;
 }
 
 export type WorkerWish = Partial<Omit<WorkerProfile, "id" | "total">> & {
@@ -81,10 +87,16 @@ export class Workbench {
   urgent = false;
   /** What each worker has been given and has not reported or lost: task name to attempt. */
   readonly held = new Map<string, Map<string, number>>();
+  /** How many tasks of a job a worker may run at once, as it was told: `worker job` to the number. */
+  readonly atOnce = new Map<string, number>();
   /** Every use of a worker, in order. */
   readonly log: { readonly worker: string }[] = [];
   /** Where in the log a worker began to be known, and as which. */
   readonly joined = new Map<string, { readonly place: number; readonly order: number }>();
+  /** By how much the clock was set since the broker started. */
+  clockAhead = 0;
+  /** Delayed jobs whose time has come once. */
+  readonly #due = new Set<JobId>();
   #requests = 0;
   #joins = 0;
 
@@ -116,16 +128,38 @@ export class Workbench {
       out = next;
     }
     checkInvariants(this.state);
+    this.#checkMaxRunning();
     this.world.check();
     return result;
   }
 
   #receive(send: Send): void {
     if (send.kind !== "tasks") return;
+    if (this.job(send.job).notBefore !== undefined && !this.#due.has(send.job))
+      throw new Error(`job ${send.job} is handed out before its time`);
     this.log.push(send);
     const held = this.held.get(send.worker) ?? new Map<string, number>();
     this.held.set(send.worker, held);
     for (let index = send.first; index <= send.last; index++) held.set(`${send.job}.${index}`, send.attempt);
+    if (send.atOnce !== undefined) this.atOnce.set(`${send.worker} ${send.job}`, send.atOnce);
+  }
+
+  /** However the workers choose among the tasks that they hold, no more than `maxRunning` of a job run. */
+  #checkMaxRunning(): void {
+    for (const { id, job } of this.state.jobs.values()) {
+      const { maxRunning } = job.limits;
+      if (maxRunning === undefined || this.world.shared) continue;
+      let most = 0;
+      for (const [name, held] of this.held) {
+        const worker = this.state.workers.get(WorkerId(name));
+        if (worker === undefined) continue;
+        // A task that went back to the queue may still run at a worker that was away for too long.
+        const tasks = [...held.keys()].map(parse).filter((one) => one.job === id);
+        const claimed = tasks.filter(({ index }) => claimOf(worker, id, index) !== undefined).length;
+        most += Math.min(claimed, this.atOnce.get(`${name} ${id}`) ?? claimed);
+      }
+      if (most > maxRunning) throw new Error(`job ${id}: ${most} tasks may run at once, ${maxRunning} are allowed`);
+    }
   }
 
   // Workers
@@ -208,8 +242,11 @@ export class Workbench {
       after,
       held,
       acceptedBy,
+      delayMs,
+      at,
       ...limits
     } = wish;
+    const notBefore = delayMs === undefined ? at : this.now + delayMs;
     const taskRange = newTaskRangeId(this.state);
     const request = {
       name: "job",
@@ -221,15 +258,20 @@ export class Workbench {
       after: (after ?? []).map(({ job, any }) => ({ job: JobId(job), any: any ?? false })),
       held: held ?? false,
       ...(acceptedBy === undefined ? {} : { acceptedBy }),
+      ...(notBefore === undefined ? {} : { notBefore }),
+      ...(delayMs === undefined ? {} : { delayMs }),
     };
-    const lease = this.state.settings.maxLeaseTasks;
+    const limited = this.world.shared && (limits.named !== undefined || limits.maxRunning !== undefined);
+    const lease = notBefore === undefined && !limited ? this.state.settings.maxLeaseTasks : 0;
     const [answer] = this.world.apply(
       [{ op: "submit", job: request, lease, rangeId: taskRange }],
       this.state.epoch,
       this.now,
     );
     if (answer?.op !== "submit") throw new Error("the submission was not answered");
-    this.step((out) => onJobAdded(this.state, out, answer.job, answer.taskRange, new Set(), this.now));
+    if (answer.job.delayed !== true)
+      this.step((out) => onJobAdded(this.state, out, answer.job, answer.taskRange, new Set(), this.now));
+    this.#startDue();
     return answer.job.id;
   }
 
@@ -358,6 +400,42 @@ export class Workbench {
   pass(ms: number): void {
     this.now += ms;
     this.step((out) => onTimer(this.state, out, this.now));
+    this.#startDue();
+  }
+
+  /** Somebody sets the clock. */
+  setClock(ahead: number): void {
+    this.clockAhead = ahead;
+    this.#startDue();
+  }
+
+  /** As the broker does it when its timer has fired or a clock was set. */
+  #startDue(): void {
+    const clock = this.now + this.clockAhead;
+    const isDue = ({ notBefore = 0, delayMs }: Job): boolean => notBefore <= (delayMs === undefined ? clock : this.now);
+    for (;;) {
+      const write = { op: "promote", clock, steady: this.now, max: 3 } as const;
+      const [answer] = this.world.apply([write], this.state.epoch, this.now);
+      if (answer?.op !== "promote" || answer.jobs.length === 0) break;
+      for (const job of answer.jobs) {
+        if (!isDue(job)) throw new Error(`job ${job.id} was promoted before its time`);
+        this.#due.add(job.id);
+        if (this.state.jobs.has(job.id)) this.step((out) => onJobsDue(this.state, out, [job.id], this.now));
+        else this.step((out) => onJobAdded(this.state, out, job, undefined, new Set(), this.now));
+      }
+    }
+    if (this.world.delayed().some(isDue)) throw new Error("a delayed job waits longer than it should");
+    const known = [...this.state.jobs.values()].filter(({ job }) => waitsInDispatch(job) && isDue(job));
+    for (const { id } of known) this.#due.add(id);
+    if (known.length > 0)
+      this.step((out) =>
+        onJobsDue(
+          this.state,
+          out,
+          known.map(({ id }) => id),
+          this.now,
+        ),
+      );
   }
 
   halt(): void {

@@ -16,8 +16,9 @@ it("starts a task once and gets its result and whole output when the broker is k
   const job = await client.submit({ recipe: log.recipe(lines), count: 1 });
 
   await until("the task has started", () => log.count === 1);
-  await sleep(300);
+  await until("some output is stored", async () => (await job.text(0)) !== "");
   await site.broker.end("SIGKILL");
+  // The task writes ten lines meanwhile.
   await sleep(500);
   await site.startBroker();
   expect(await job.wait()).toBe("succeeded");

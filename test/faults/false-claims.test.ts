@@ -132,7 +132,10 @@ it("answers every question with odd values by a code, and none with a fault of i
       // A job that is there and has not ended would rightly be waited for.
       const values = operation === "wait" ? odd.filter((value) => value !== job) : odd;
       for (const value of values) {
-        const question = client.ask(operation, Object.fromEntries([...Object.entries(input), [field, value]]));
+        const question = client.ask(
+          operation as "status",
+          Object.fromEntries([...Object.entries(input), [field, value]]),
+        );
         asked.push(
           question.then(
             () => undefined,

@@ -2,11 +2,11 @@ import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { encodeFrame } from "../../src/protocols/laboro/codec.js";
 import { type FromClient, LINK_VERSION } from "../../src/protocols/laboro/messages.js";
-import { encodeGreeting, makeCommand, makeProperties } from "../../src/protocols/zeromq/zmtp-commands.js";
-import { encodeCommand } from "../../src/protocols/zeromq/zmtp-frames.js";
+import { encodeCommand, encodeGreeting, makeCommand, makeProperties } from "../../src/protocols/zeromq/zmtp-codec.js";
+import { freePort } from "../support/free-port.js";
 import { busySite, expectUnharmed, openLink, rawSocketAt } from "../support/intruder.js";
 import { memoryOf } from "../support/process-table.js";
-import { freePort, sites } from "../support/site.js";
+import { sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
 const FULL = process.env.LABORO_FAULTS === "full";

@@ -4,8 +4,9 @@ import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openPlace } from "../cli/run/place.js";
+import { freePort } from "../support/free-port.js";
 import { LABORO, type Launched } from "../support/launched.js";
-import { freePort, type Site, sites } from "../support/site.js";
+import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
 const newSite = sites();
@@ -34,7 +35,7 @@ const experiments: Launch = async (site, prefix) => {
 describe.each([
   ["serve", serve, "listening on"],
   ["worker", worker, "joined the broker"],
-  ["experiments", experiments, "runners come in at"],
+  ["experiments", experiments, "listening for runners at"],
 ])("laboro %s", (_name, launch, ready) => {
   it("that was killed starts at once, and a second one is refused", async () => {
     const prefix = mayUnshare ? NAMESPACE : [];

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { EndedTasks } from "../../src/model/ended-tasks.js";
-import { RangeSet } from "../../src/model/range-set.js";
+import { EndedTasks, RangeSet } from "../../src/model/ended-tasks.js";
+
 import { rangesOf } from "../../src/model/ranges.js";
 
 const sorted = (numbers: Iterable<number>): number[] => [...new Set(numbers)].sort((a, b) => a - b);

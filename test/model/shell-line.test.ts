@@ -323,9 +323,10 @@ describe("a placeholder in a line for the shell", () => {
         // With something out of place, the line itself may split a value, as in p $(p {}).
         if (noise === "" || !/[\s*?[]/.test(entry)) expect(printed).toBe(printedSafe.replaceAll(plain, entry));
         const asText = PRELUDE + line.replaceAll("{}", plain);
-        // After a variable's name the text means another variable, and a backslash out of place keeps the braces. Where `$` is text, as in a
-        // quoted here-document, {#} after it stands for a number.
-        if (noise !== "\\" && !/\$[A-Za-z_0]\w*\{|\$\{#?\}/.test(line))
+        // After a variable's name the text means another variable, and a backslash keeps the braces: the noise may be one, or part two.
+        // Where `$` is text, as in a quoted here-document, {#} after it stands for a number.
+        const keepsBraces = noise === "\\" || /(?<!\\)(\\\\)*\\\{\}/.test(line);
+        if (!keepsBraces && !/\$[A-Za-z_0]\w*\{|\$\{#?\}/.test(line))
           expect(printedSafe).toBe(run(shell, Buffer.from(asText, "latin1")));
         expectNothingRan(line, plain);
       }),

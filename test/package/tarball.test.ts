@@ -173,6 +173,7 @@ describe("the package that npm publishes", () => {
       "SECURITY.md",
       "docs/guide/first-batch.md",
       "examples/service.sh",
+      "examples/thumbnails/app.js",
     ])
       expect(files).toContain(path);
     expect(files.filter((path) => /^(test|bench|node_modules|\.laboro)\//.test(path))).toEqual([]);
@@ -202,7 +203,7 @@ describe("a project that has installed it", () => {
   });
 
   it("compiles the example of the README with a strict compiler that checks all declarations", async () => {
-    const [, example = ""] = /```js\n(import .*?)```/s.exec(read(REPOSITORY, "README.md")) ?? [];
+    const [, example = ""] = /```ts\n(import .*?)```/s.exec(read(REPOSITORY, "README.md")) ?? [];
     const entries = ENTRIES.map((entry, at) => `import * as entry${at} from "${entry}";\nconsole.log(entry${at});\n`);
     writeFileSync(join(project, "example.ts"), example);
     writeFileSync(join(project, "entries.ts"), entries.join(""));

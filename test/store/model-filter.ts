@@ -4,11 +4,12 @@ import type { TaskResult } from "../../src/model/outcome.js";
 import type { JobFilter, ResultFilter } from "../../src/model/store.js";
 
 export function isWantedJob(job: Job, filter: JobFilter = {}): boolean {
-  const { states, name, pool, key, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
+  const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
   if (states !== undefined && !states.includes(job.ended?.state ?? "open")) return false;
   if (name !== undefined && !matches(name.split("*"), job.name)) return false;
   if (pool !== undefined && job.requirement.pool !== pool) return false;
   if (key !== undefined && job.key !== key) return false;
+  if (batchKey !== undefined && job.batchKey !== batchKey) return false;
   if (idempotencyKey !== undefined && job.idempotencyKey !== idempotencyKey) return false;
   if (createdFrom !== undefined && job.created < createdFrom) return false;
   if (createdBefore !== undefined && job.created >= createdBefore) return false;

@@ -1,6 +1,7 @@
 /** Brokers that share a world: their leases, and what they hear of each other. The world's clock is this process's. */
 import { LaboroError } from "../../src/base/errors.js";
-import type { JobId } from "../../src/model/ids.js";
+import { JobId } from "../../src/model/ids.js";
+import type { LimitUse } from "../../src/model/limit.js";
 import type { ClaimedRange, Epoch } from "../../src/model/store.js";
 import type { Group, JobSummary, Member } from "../../src/model/store-group.js";
 import type { ModelWorld } from "./model-store.js";
@@ -102,18 +103,33 @@ export class ModelGroup implements Group {
     return this.#world.orphans(dead, this.#epoch);
   }
 
+  async jobNumbers(count: number): Promise<readonly JobId[]> {
+    this.#world.brokers.reach(this.#epoch);
+    return Array.from({ length: count }, () => (this.#world.lastJob = JobId(this.#world.lastJob + 1)));
+  }
+
+  async clock(): Promise<number> {
+    this.#world.brokers.reach(this.#epoch);
+    return Date.now();
+  }
+
   async lastJob(): Promise<JobId> {
     return this.#world.lastJob;
   }
 
+  async limitUse(names: readonly string[]): Promise<readonly LimitUse[]> {
+    return this.#world.limits.uses(names, this.#world.now);
+  }
+
   async jobSummaries(): Promise<readonly JobSummary[]> {
     this.#world.brokers.reach(this.#epoch);
-    const open = [...this.#world.jobs.values()].filter(({ job }) => job.ended === undefined);
+    const open = [...this.#world.jobs.values()].filter(({ job }) => job.ended === undefined && job.delayed !== true);
     return open.map(({ job }) => ({
       job: job.id,
       changeMark: JSON.stringify([job.held, job.cancels]),
       counters: job.counters,
       mayLease: job.cursor < job.count || this.#hasGivenBack(job.id),
+      ownChanges: false,
     }));
   }
 

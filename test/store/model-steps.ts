@@ -4,7 +4,7 @@
  */
 import * as fc from "fast-check";
 import { type TaskRangeId, WorkerId } from "../../src/model/ids.js";
-import { finishedCount } from "../../src/model/job.js";
+import { finishedCount, IF_EXISTS } from "../../src/model/job.js";
 import type { SmallOutput, TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
 import { ONE_SLOT } from "../../src/model/recipe.js";
@@ -24,7 +24,7 @@ export interface Step {
 // The more often a kind is listed, the more often it is drawn.
 const KINDS = [
   ..."submit lease lease claim claim claim settle settle settle replace replace".split(" "),
-  ..."release adopt hold cancel output output stale rerun rerun remove commit commit commit reopen".split(" "),
+  ..."release adopt hold cancel output output stale rerun rerun promote remove commit commit commit reopen".split(" "),
 ] as ReadonlyArray<
   | "submit"
   | "lease"
@@ -38,6 +38,7 @@ const KINDS = [
   | "output"
   | "stale"
   | "rerun"
+  | "promote"
   | "remove"
   | "commit"
   | "reopen"
@@ -67,6 +68,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
   const { id } = job.job;
   switch (kind) {
     case "lease":
+      if (job.job.delayed === true) return undefined;
       return { op: "lease", job: id, max: size, rangeId: newRangeId() };
     case "hold":
       return { op: "hold", job: id, held: flag };
@@ -93,6 +95,8 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
     case "rerun":
       // One with something to run again, where there is one.
       return rerun(step, chosen(begunJobs(world), pick) ?? job);
+    case "promote":
+      return { op: "promote", clock: size, steady: pick % 40, max: pick % 7 };
     case "remove":
       // One that has ended, where there is one: most have not.
       return { op: "remove", job: (chosen(endedJobs(world), pick) ?? job).job.id };
@@ -113,9 +117,15 @@ function submit({ size, pick, flag }: Step): Write {
     count,
     held: pick % 5 === 0,
     priority: pick,
-    ...(pick % 3 === 0 ? { key: `key ${pick % 4}` } : {}),
+    ...(pick % 3 === 0 ? { batchKey: `key ${pick % 4}` } : {}),
+    ...(pick % 4 === 1 ? { key: `key-${size % 5}`, ifExists: IF_EXISTS[pick % 3] ?? "return" } : {}),
+    ...(pick % 8 === 1 ? { keyForMs: size } : {}),
+    ...(pick % 5 === 2 ? { notBefore: size, ...(flag ? { delayMs: size } : {}) } : {}),
+    ...(pick % 6 === 1 ? { keepMs: size } : {}),
+    ...(pick % 7 === 1 ? { keepFailedMs: pick % 50 } : {}),
   });
-  const write = { op: "submit", job, lease: pick % 50, rangeId: newRangeId() } as const;
+  const lease = job.notBefore === undefined ? pick % 50 : 0;
+  const write = { op: "submit", job, lease, rangeId: newRangeId() } as const;
   return flag ? { ...write, entries } : write;
 }
 
@@ -168,6 +178,7 @@ function replace(step: Step, world: ModelWorld, taskRange: TaskRange | undefined
           id: newRangeId(),
           failures: rest.failures + 1,
           notBefore: step.size,
+          ...(step.pick % 2 === 0 ? { waitMs: step.pick % 9 } : {}),
           ...(worker && { avoid: worker }),
         },
   );
@@ -218,12 +229,15 @@ function resultOf({ state, pick, size }: Step, world: ModelWorld, taskRange: Tas
     ...(output === undefined ? {} : { output }),
     ...(pick % 2 === 0 ? { code: size } : { signal: "SIGTERM" }),
     ...(pick % 5 === 0 ? { timedOut: pick % 10 === 0 } : {}),
+    ...(pick % 4 === 0 ? { value: new Uint8Array(size % 17).fill(pick) } : {}),
+    ...(pick % 3 === 1 ? { cpuMs: 10 * size } : {}),
+    ...(pick % 6 === 1 ? { peakMemory: size * 2 ** 32 } : {}),
     ...(pick % 7 === 0 ? { error: `reason ${pick}` } : {}),
   };
 }
 
 function smallOutput(seed: number, size: number): SmallOutput[] {
-  return Array.from({ length: seed % 4 }, (_, part) => ({
+  return Array.from({ length: 1 + (seed % 3) }, (_, part) => ({
     stream: (seed + part) % 3 === 0 ? ("stderr" as const) : ("stdout" as const),
     bytes: Uint8Array.from({ length: 1 + (size % 30) }, (_unused, at) => (seed * 7 + part + at) % 256),
   }));

@@ -9,7 +9,7 @@
 import { LaboroError } from "../../src/base/errors.js";
 import { type Attempt, JobId, type TaskIndex, TaskRangeId } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
-import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
+import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../src/model/outcome.js";
 import {
   contains,
   countOf,
@@ -21,29 +21,33 @@ import {
   sizeOf,
   union,
 } from "../../src/model/ranges.js";
-import {
-  type ClaimedRange,
-  type EndCounts,
-  type Epoch,
-  type JobPage,
-  type KeyValue,
-  MAX_BACKOFF_MS,
-  type OutputPage,
-  type Progress,
-  type RecoveredState,
-  type ResultOptions,
-  type ResultPage,
-  type Store,
-  type TaskRange,
-  type Write,
-  type WriteResult,
+import type { Schedule, SchedulePage, ScheduleQuery } from "../../src/model/schedule.js";
+import type {
+  ClaimedRange,
+  EndCounts,
+  Epoch,
+  JobPage,
+  JobUsage,
+  KeyValue,
+  NextDelayed,
+  OutputPage,
+  Progress,
+  RecoveredState,
+  ResultOptions,
+  ResultPage,
+  Store,
+  TaskRange,
+  Write,
+  WriteResult,
 } from "../../src/model/store.js";
-import type { Group } from "../../src/model/store-group.js";
+import type { Group, GroupHint } from "../../src/model/store-group.js";
 import { entriesWithin } from "../../src/store/entry-chunks.js";
 import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
+import { jobOfRun } from "../../src/store/schedule-rows.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";
 import { ModelBrokers, ModelGroup } from "./model-group.js";
+import { ModelLimits } from "./model-limits.js";
 import { ModelOutput, type OutputOptions } from "./model-output.js";
 
 export interface ModelJob {
@@ -53,6 +57,8 @@ export interface ModelJob {
   readonly earlier: TaskResult[];
   /** `index.attempt` with output when the job ended: nothing is running of them, even if the job goes on. */
   readonly over: Set<string>;
+  /** No other job may have its key, as long as it holds it. */
+  hasKey: boolean;
 }
 
 /** A task range and the broker that owns it; without one it was given back. */
@@ -70,9 +76,13 @@ export class ModelWorld {
   readonly taskRanges = new Map<TaskRangeId, OwnedTaskRange>();
   readonly output = new ModelOutput();
   readonly keptTexts = new Map<string, KeyValue & { readonly bucket: string }>();
+  readonly schedules = new Map<string, Schedule>();
   readonly brokers = new ModelBrokers();
+  readonly limits = new ModelLimits(this);
   #epoch = 0;
   lastJob = JobId(0);
+  /** Of the last batch. */
+  now = 0;
   #broken: LaboroError | undefined;
 
   /** Without `shared`, opening takes over everything, as the only broker on a data directory does. */
@@ -111,13 +121,17 @@ export class ModelWorld {
   begin(): RecoveredState {
     const epoch = ++this.#epoch;
     if (!this.shared) for (const [id, { taskRange }] of this.taskRanges) this.taskRanges.set(id, { taskRange, epoch });
-    const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
+    const jobs = [...this.jobs.values()]
+      .map(({ job }) => job)
+      .filter((job) => job.ended === undefined && job.delayed !== true);
     const held = { identity: "model", epoch, jobs, taskRanges: this.#owned((owner) => owner === epoch) };
-    return this.shared ? held : { ...held, nextJob: JobId(this.lastJob + 1) };
+    const { starts: limitStarts } = this.limits;
+    return this.shared ? held : { ...held, nextJob: JobId(this.lastJob + 1), limitStarts };
   }
 
   apply(writes: readonly Write[], epoch: Epoch, now: number): WriteResult[] {
     if (this.#broken !== undefined) throw this.#broken;
+    this.now = now;
     try {
       for (const write of writes) if (write.op === "output") this.output.append(write.chunks);
       return writes.map((write) => this.#applyOne(write, epoch, now));
@@ -134,7 +148,7 @@ export class ModelWorld {
       case "lease":
         return this.#lease(write, epoch, now);
       case "claim":
-        return this.#claim(write, epoch);
+        return this.#claim(write, epoch, now);
       case "settle":
         return this.#settle(write, epoch, now);
       case "replace":
@@ -148,13 +162,17 @@ export class ModelWorld {
       case "cancel":
         return this.#cancel(write, now);
       case "rerun":
-        return this.#rerun(write, epoch);
+        return this.#rerun(write, epoch, now);
+      case "promote":
+        return this.#promote(write);
       case "remove":
         return this.#remove(write);
       case "put":
         return this.#keep(write, now);
       case "output":
         return { op: "output" };
+      case "schedule":
+        return this.#schedule(write, epoch, now);
     }
   }
 
@@ -163,6 +181,9 @@ export class ModelWorld {
     for (const { job } of this.jobs.values())
       if (idempotencyKey !== undefined && job.idempotencyKey === idempotencyKey)
         return { op: "duplicate", job: job.id };
+    const holder = write.job.key === undefined ? undefined : this.#holderOf(write.job.key, now);
+    if (holder !== undefined && write.job.ifExists !== "replace")
+      return { op: "duplicate", job: holder.job.id, byKey: true };
     const id = write.id ?? JobId(this.lastJob + 1);
     if (this.jobs.has(id)) throw new LaboroError("LABORO_INTERNAL", `there is a job ${id} already`);
     this.lastJob = JobId(Math.max(this.lastJob, id));
@@ -176,16 +197,69 @@ export class ModelWorld {
       cursor,
       cancels: [],
       counters: { succeeded: 0, failed: 0, cancelled: 0 },
+      ...(write.job.notBefore !== undefined && write.job.after.length === 0 && count > 0 ? { delayed: true } : {}),
       ...(count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
     };
     const { entries = [] } = write;
     const all = "chunks" in entries ? entriesWithin(entries.chunks, { first: 0, last: count - 1 }) : entries;
-    this.jobs.set(id, { job, entries: all, results: new Map(), earlier: [], over: new Set() });
-    if (cursor === 0) return { op: "submit", job };
-    return { op: "submit", job, taskRange: this.#fresh(write.rangeId, id, { first: 0, last: cursor - 1 }, epoch) };
+    this.jobs.set(id, { job, entries: all, results: new Map(), earlier: [], over: new Set(), hasKey: true });
+    const replaced = holder === undefined ? {} : { replaced: this.#replaceJob(holder, id, now) };
+    if (cursor === 0) return { op: "submit", job, ...replaced };
+    const taskRange = this.#fresh(write.rangeId, id, { first: 0, last: cursor - 1 }, epoch);
+    return { op: "submit", job, taskRange, ...replaced };
   }
 
-  #lease({ job: id, max: most, rangeId: taskRange }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
+  #replaceJob(holder: ModelJob, by: JobId, now: number): { job: JobId; progress?: Progress } {
+    holder.hasKey = false;
+    const { id: job, count } = holder.job;
+    const ranges = [{ first: 0, last: count - 1 }];
+    const { progress } = this.#cancel({ op: "cancel", job, ranges, reason: `replaced by job ${by}` }, now);
+    return progress === undefined ? { job } : { job, progress };
+  }
+
+  /** The job that has this key. One that has ended loses it here, where its time is over. */
+  #holderOf(key: string, now: number): ModelJob | undefined {
+    for (const known of this.jobs.values()) {
+      if (known.job.key !== key || !known.hasKey) continue;
+      if (holdsKey(known, now)) return known;
+      known.hasKey = false;
+    }
+    return undefined;
+  }
+
+  #promote({ op, clock, steady, max }: Op<"promote">): AnswerTo<"promote"> {
+    const isDue = ({ delayMs, notBefore = 0 }: Job): boolean => notBefore <= (delayMs === undefined ? clock : steady);
+    const due = this.delayed().filter(isDue);
+    const named = due.filter(({ delayMs }) => delayMs === undefined);
+    const relative = due.filter(({ delayMs }) => delayMs !== undefined);
+    const jobs = [...named, ...relative].slice(0, max).map(({ id }) => {
+      const known = this.#known(id);
+      const { delayed: _, ...job } = known.job;
+      known.job = job;
+      return job;
+    });
+    return { op, jobs };
+  }
+
+  /** The earliest first. */
+  delayed(): Job[] {
+    return [...this.jobs.values()]
+      .map(({ job }) => job)
+      .filter(({ delayed }) => delayed === true)
+      .sort((a, b) => (a.notBefore ?? 0) - (b.notBefore ?? 0));
+  }
+
+  #lease(write: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
+    const { max, limited } = this.limits.most(write, now);
+    const answer = this.#leaseUpTo({ ...write, max }, epoch, now);
+    this.limits.leased(
+      write,
+      answer.taskRanges.map(({ id }) => id),
+    );
+    return limited === undefined ? answer : { ...answer, mayLease: true, limited };
+  }
+
+  #leaseUpTo({ job: id, max: most, rangeId: taskRange }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
     const granted: TaskRange[] = [];
     let left = most;
     for (const found of this.#due(id, now)) {
@@ -214,7 +288,7 @@ export class ModelWorld {
     return { op: "lease", job: id, taskRanges: granted, mayLease: next < count || this.#due(id, now).length > 0 };
   }
 
-  #claim(write: Op<"claim">, epoch: Epoch): AnswerTo<"claim"> {
+  #claim(write: Op<"claim">, epoch: Epoch, now: number): AnswerTo<"claim"> {
     const { op, from, rangeId: id, first, last, attempt, worker } = write;
     const owned = this.taskRanges.get(from);
     if (owned === undefined || owned.epoch !== epoch || owned.taskRange.worker !== undefined) return { op, lost: true };
@@ -228,6 +302,8 @@ export class ModelWorld {
       this.taskRanges.set(from, { taskRange: { ...taskRange, ...rest }, epoch });
     }
     this.#place({ ...taskRange, id, first, last, attempt, worker }, epoch);
+    this.limits.copied(from, [id]);
+    this.limits.started(write.limits ?? [], last - first + 1, now);
     const { job, entries } = this.#known(taskRange.job);
     return job.hasEntries ? { op, lost: false, entries: entries.slice(first, last + 1) } : { op, lost: false };
   }
@@ -240,7 +316,7 @@ export class ModelWorld {
     if (this.taskRanges.get(taskRange)?.epoch !== epoch) return { op, lost: true };
     const known = this.#known(job);
     const counters = { ...known.job.counters };
-    for (const given of results) {
+    for (const given of results.map(copied)) {
       if (known.results.has(given.index)) continue;
       const result: TaskResult = contains(known.job.cancels, given.index) ? { ...given, state: "cancelled" } : given;
       known.results.set(result.index, result);
@@ -258,7 +334,11 @@ export class ModelWorld {
     const known = this.#known(job);
     this.taskRanges.delete(taskRange);
     for (const piece of pieces) this.#place(piece, epoch);
-    known.earlier.push(...earlier);
+    this.limits.copied(
+      taskRange,
+      pieces.map(({ id }) => id),
+    );
+    known.earlier.push(...earlier.map(copied));
     for (const end of earlier) this.output.keepWithResult(job, end);
     const { counters } = known.job;
     known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
@@ -340,6 +420,7 @@ export class ModelWorld {
   #rerun(
     { op, job: id, ends, ranges, rangeId: taskRange, idCount: names }: Op<"rerun">,
     epoch: Epoch,
+    now: number,
   ): AnswerTo<"rerun"> {
     const known = this.jobs.get(id);
     if (known === undefined) return { op, taskRanges: [], count: 0 };
@@ -359,6 +440,12 @@ export class ModelWorld {
     if (runs.length > names) {
       return { op, job: known.job, taskRanges: [], count: 0, refused: tooManyRanges(runs.length, names) };
     }
+    const holder = known.job.key === undefined ? undefined : this.#holderOf(known.job.key, now);
+    if (holder !== undefined && holder !== known) {
+      const refused = `job ${holder.job.id} has the key of this one: cancel it, or wait for its end`;
+      return { op, job: known.job, taskRanges: [], count: 0, refused };
+    }
+    known.hasKey = true;
     for (const { first, last } of runs) {
       for (let index = first; index <= last; index++) {
         const result = known.results.get(index);
@@ -367,7 +454,7 @@ export class ModelWorld {
       }
     }
     const cancels = known.job.cancels.flatMap((range) => difference(range, normalize(runs)));
-    const { ended: _, reason, ...job } = known.job;
+    const { ended: _, delayed: __, reason, ...job } = known.job;
     known.job = { ...job, counters, cancels, ...(reason === undefined || cancels.length === 0 ? {} : { reason }) };
     const taskRanges = runs.map((run, at) => {
       const piece = { ...run, id: TaskRangeId(taskRange + at), job: id, failures: 0, crashes: 0, notBefore: 0 };
@@ -417,7 +504,8 @@ export class ModelWorld {
   #progress(known: ModelJob, now: number): Progress {
     const { counters, count } = known.job;
     if (known.job.ended === undefined && finishedCount(counters) === count) {
-      known.job = { ...known.job, ended: { at: now, state: jobEnd(counters) } };
+      const { delayed: _, ...job } = known.job;
+      known.job = { ...job, ended: { at: now, state: jobEnd(counters) } };
       for (const { index, attempt } of this.output.attempts(known.job.id)) known.over.add(`${index}.${attempt}`);
     }
     const { ended } = known.job;
@@ -441,7 +529,7 @@ export class ModelWorld {
     return [...this.taskRanges.values()]
       .filter(({ taskRange, epoch }) => epoch === undefined && taskRange.job === job)
       .map(({ taskRange }) => taskRange)
-      .filter(({ notBefore }) => notBefore <= now || notBefore > now + MAX_BACKOFF_MS)
+      .filter(({ notBefore, waitMs = 0 }) => notBefore <= now || notBefore > now + waitMs)
       .sort((a, b) => a.first - b.first);
   }
 
@@ -450,6 +538,27 @@ export class ModelWorld {
     return found
       .sort((a, b) => a.taskRange.id - b.taskRange.id)
       .map(({ taskRange }) => ({ taskRange: taskRange, settled: this.#settledIn(taskRange) }));
+  }
+
+  #schedule({ op, changes }: Op<"schedule">, epoch: Epoch, now: number): AnswerTo<"schedule"> {
+    return {
+      op,
+      changes: changes.map(({ name, expected, due = 0, next, writes }) => {
+        const found = this.schedules.get(name);
+        if ((found?.revision ?? 0) !== expected || due > Date.now()) return { changed: false, results: [] };
+        const spec = next?.spec ?? found?.spec;
+        if (next === undefined || spec === undefined) this.schedules.delete(name);
+        else this.schedules.set(name, { ...jobsOf(found), ...next, name, spec });
+        const results = writes.map((write) => this.#applyOne(write, epoch, now));
+        const lastJob = results.map(jobOfRun).find((job) => job !== undefined);
+        const made = this.schedules.get(name);
+        if (made !== undefined && lastJob !== undefined) {
+          const former = made.lastJob === undefined ? {} : { formerJob: made.lastJob };
+          this.schedules.set(name, { ...made, lastJob, ...former });
+        }
+        return { changed: true, results };
+      }),
+    };
   }
 
   #settledIn({ job, first, last }: TaskRange): readonly Range[] {
@@ -463,6 +572,11 @@ export class ModelWorld {
     return known;
   }
 }
+
+const jobsOf = (found: Schedule | undefined): Pick<Schedule, "lastJob" | "formerJob"> => ({
+  ...(found?.lastJob === undefined ? {} : { lastJob: found.lastJob }),
+  ...(found?.formerJob === undefined ? {} : { formerJob: found.formerJob }),
+});
 
 class ModelStore implements Store {
   readonly shared: boolean;
@@ -508,10 +622,31 @@ class ModelStore implements Store {
     return wanted.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async results(job: JobId, { from, limit, filter, withOutput }: ResultOptions): Promise<ResultPage> {
+  async nextDelayed(): Promise<NextDelayed> {
+    const delayed = this.#world.delayed();
+    const clock = delayed.find(({ delayMs }) => delayMs === undefined)?.notBefore;
+    const steady = delayed.find(({ delayMs }) => delayMs !== undefined)?.notBefore;
+    return { ...(clock === undefined ? {} : { clock }), ...(steady === undefined ? {} : { steady }) };
+  }
+
+  async expiredJobs(...[now, keep, limit]: Parameters<Store["expiredJobs"]>): Promise<readonly JobId[]> {
+    const expired = [...this.#world.jobs.values()].filter((known) => {
+      const { ended, keepMs, keepFailedMs = keepMs } = known.job;
+      const own = ended?.state === "succeeded" ? keepMs : keepFailedMs;
+      const { keepMs: usual, keepFailedMs: usualFailed = usual } = keep;
+      const kept = own ?? (ended?.state === "succeeded" ? usual : usualFailed);
+      return ended !== undefined && kept !== undefined && ended.at + kept <= now && !holdsKey(known, now);
+    });
+    return expired.slice(0, limit).map(({ job }) => job.id);
+  }
+
+  async results(job: JobId, { from, limit, filter, withOutput, maxValue = -1 }: ResultOptions): Promise<ResultPage> {
     const all = [...(this.#world.jobs.get(job)?.results.values() ?? [])].sort((a, b) => a.index - b.index);
     const wanted = all.filter((result) => result.index >= from && isWantedResult(result, filter));
-    const results = wanted.slice(0, limit).map((result) => (withOutput === true ? result : withoutOutput(result)));
+    const results = wanted
+      .slice(0, limit)
+      .map((result) => (withOutput === true ? result : withoutOutput(result)))
+      .map((result) => withValueUpTo(maxValue, result));
     const next = wanted[limit]?.index;
     return next === undefined ? { results } : { results, next };
   }
@@ -528,9 +663,22 @@ class ModelStore implements Store {
     return [...cells].map(([cell, counted]) => ({ cell, ...counted })).sort((a, b) => a.cell - b.cell);
   }
 
+  async usage(job: JobId): Promise<JobUsage> {
+    const all = [...(this.#world.jobs.get(job)?.results.values() ?? [])];
+    const sum = (of: (result: TaskResult) => number): number => all.reduce((total, result) => total + of(result), 0);
+    return {
+      tasks: all.length,
+      runMs: sum(({ started, ended }) => ended - started),
+      cpuMs: sum(({ cpuMs = 0 }) => cpuMs),
+      peakMemory: Math.max(0, ...all.map(({ peakMemory = 0 }) => peakMemory)),
+    };
+  }
+
   async earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
     const found = this.#world.jobs.get(job)?.earlier.filter((result) => result.index === index) ?? [];
-    return found.sort((a, b) => a.attempt - b.attempt).map(withoutOutput);
+    return found
+      .sort((a, b) => a.attempt - b.attempt)
+      .map((result) => withValueUpTo(LISTED_VALUE, withoutOutput(result)));
   }
 
   async entries(job: JobId, { first, last }: Range): Promise<Entries> {
@@ -539,6 +687,17 @@ class ModelStore implements Store {
 
   async output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage> {
     return this.#world.output.read(job, index, options);
+  }
+
+  async schedules({ name, due, after = "", limit }: ScheduleQuery): Promise<SchedulePage> {
+    const now = Date.now();
+    const all = [...this.#world.schedules.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const times = all.flatMap(({ nextAt }) => nextAt ?? []);
+    const wanted = all.filter((one) =>
+      name !== undefined ? one.name === name : due === true ? (one.nextAt ?? now + 1) <= now : one.name > after,
+    );
+    const schedules = wanted.sort((a, b) => (due === true ? (a.nextAt ?? 0) - (b.nextAt ?? 0) : 0)).slice(0, limit);
+    return { schedules, now, ...(times.length === 0 ? {} : { earliest: Math.min(...times) }) };
   }
 
   async storedOutputBytes(
@@ -566,12 +725,35 @@ class ModelStore implements Store {
   }
 }
 
+const holdsKey = ({ job: { key, keyForMs = 0, ended }, hasKey }: ModelJob, now: number): boolean =>
+  key !== undefined && hasKey && (ended === undefined || ended.at + keyForMs > now);
+
 /** What other brokers are told of a write. */
 const withoutOutput = ({ output: _, ...result }: TaskResult): TaskResult => result;
 
-function hintsOf(write: Write, answer: WriteResult | undefined): { readonly job?: JobId; readonly bucket?: string }[] {
+const copied = (result: TaskResult): TaskResult =>
+  result.value === undefined ? result : { ...result, value: new Uint8Array(result.value) };
+
+function withValueUpTo(most: number, result: TaskResult): TaskResult {
+  const { value, ...rest } = result;
+  if (value === undefined) return rest;
+  return { ...rest, valueBytes: value.length, ...(value.length <= most ? { value } : {}) };
+}
+
+function hintsOf(write: Write, answer: WriteResult | undefined): GroupHint[] {
+  const limits: GroupHint[] = write.op === "release" || ("limited" in write && write.limited) ? [{ limits: true }] : [];
+  return [...limits, ...jobHintsOf(write, answer)];
+}
+
+function jobHintsOf(write: Write, answer: WriteResult | undefined): GroupHint[] {
   if (write.op === "put") return [{ bucket: write.bucket }];
   if (answer?.op === "submit") return [{ job: answer.job.id }];
+  if (write.op === "schedule" && answer?.op === "schedule") {
+    const ofRuns = write.changes.flatMap(({ writes }, at) =>
+      writes.flatMap((one, i) => hintsOf(one, answer.changes[at]?.results[i])),
+    );
+    return [{ bucket: "schedule" }, ...ofRuns];
+  }
   if (write.op === "hold" || write.op === "cancel" || write.op === "rerun" || write.op === "remove")
     return [{ job: write.job }];
   const ended = answer !== undefined && "progress" in answer && answer.progress?.ended !== undefined;

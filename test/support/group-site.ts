@@ -3,9 +3,10 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Client, connect } from "../../src/entries/client.js";
 import type { FaultBatch } from "./fault-batch.js";
+import { freePort } from "./free-port.js";
 import { LABORO, type Launched } from "./launched.js";
 import type { PostgresServer } from "./postgres.js";
-import { freePort, type Site } from "./site.js";
+import type { Site } from "./site.js";
 import { until } from "./wait.js";
 
 export interface GroupLaunch {

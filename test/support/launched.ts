@@ -61,12 +61,12 @@ export class Launched {
 
   async says(text: string | RegExp, deadlineMs?: number): Promise<void> {
     const found = (): boolean => (typeof text === "string" ? this.#said.includes(text) : text.test(this.#said));
-    const what = `${this.name} says ${text}; it said:\n`;
+    const fault = (what: string): string => `${this.name} ${what} ${text}; it said:\n${this.#said.slice(-2_000)}`;
     await until(
-      what,
-      () => found() || (this.#over ? fail(`${this.name} ended, and never said ${text}`) : false),
+      () => fault("says"),
+      () => found() || (this.#over ? fail(fault("ended, and never said")) : false),
       deadlineMs,
-    ).catch((cause: Error) => fail(`${cause.message}${this.#said.slice(-2_000)}`));
+    );
   }
 
   signal(name: NodeJS.Signals): void {

@@ -8,8 +8,8 @@ import * as fs from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import postgres from "postgres";
+import { freePort } from "./free-port.js";
 import type { PostgresServer } from "./postgres.js";
-import { freePort } from "./site.js";
 import { until } from "./wait.js";
 
 export interface Copy {

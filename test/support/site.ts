@@ -3,13 +3,14 @@
  * everything that those start, carries a mark in its environment, by which it is found again whatever its parents are.
  * After each test all of it is ended by id; a process or a temporary file that is then left fails the test.
  */
+
 import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
 import { type Client, connect, LaboroError } from "../../src/entries/client.js";
+import { freePort } from "./free-port.js";
 import { LABORO, Launched, type LaunchOptions } from "./launched.js";
 import { type ProcessRow, processesWith } from "./process-table.js";
 import { until } from "./wait.js";
@@ -190,18 +191,6 @@ export function sites(): () => Site {
     open.push(site);
     return site;
   };
-}
-
-/** A port that nothing listens on now. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 /** Asks again where the broker went away under the question: for questions that change nothing. */

@@ -1,7 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { freePort } from "../support/free-port.js";
 import { LABORO, type Launched } from "../support/launched.js";
-import { freePort, type Site, sites } from "../support/site.js";
+import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
 const newSite = sites();
@@ -56,7 +57,7 @@ describe("laboro worker", () => {
     const worker = launch(site, "--data", site.data);
     await worker.says("joined the broker");
     await site.broker.end("SIGTERM");
-    await worker.says("tried again until it answers");
+    await worker.says("trying again until it answers");
     const elsewhere = site.launch("another", [
       LABORO,
       "serve",

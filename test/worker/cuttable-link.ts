@@ -20,6 +20,7 @@ import { Connection } from "../../src/protocols/laboro/connection.js";
 import type { FromWorker, LinkMessage, ToWorker } from "../../src/protocols/laboro/messages.js";
 import { newWorkerSecret, workerIdOf } from "../../src/protocols/laboro/worker-identity.js";
 import { Capacity } from "../../src/worker/capacity.js";
+import { HandlerMessages } from "../../src/worker/handler-messages.js";
 import { JobFiles } from "../../src/worker/job-files.js";
 import type { Slots } from "../../src/worker/processes/index.js";
 import { Services } from "../../src/worker/services.js";
@@ -194,11 +195,12 @@ export class CuttableLink {
   #startWorker(): [WorkerTasks, ResultSpool] {
     const { spool, results } = ResultSpool.load(this.#path("results"));
     const services = new Services();
-    services.set(SERVICE, (body) => {
-      const entry = Buffer.from(body).toString();
+    const handler = (body: Buffer): Promise<string | undefined> => {
+      const entry = body.toString();
       this.#runs.set(entry, (this.#runs.get(entry) ?? 0) + 1);
       return new Promise((resolve) => this.#queues.end.push(() => resolve(this.#texts[Number(entry)])));
-    });
+    };
+    services.set(SERVICE, { handler, returnsValue: false });
     this.#session++;
     const tasks = new WorkerTasks(
       {
@@ -219,6 +221,7 @@ export class CuttableLink {
         log: SILENT,
         now: () => 1,
       },
+      new HandlerMessages(),
       0,
       results,
     );

@@ -1,8 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { formatDuration, parseDuration } from "../../src/cli/lib/duration.js";
-import { parseSize } from "../../src/cli/lib/size.js";
+import { formatDuration, parseDuration, parseSize } from "../../src/cli/lib/option-parsers.js";
 
 describe("a duration", () => {
   it.each([

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { findBroker, parseJoinUrls } from "../../src/client/find-broker.js";
+import { findBroker } from "../../src/client/find-broker.js";
+import { parseJoinUrls } from "../../src/protocols/laboro/broker-address.js";
 
 const FINGERPRINT = "0123456789abcdef".repeat(4);
 const bad = { code: "LABORO_BAD_INPUT" };

@@ -1,15 +1,15 @@
 /**
- * Output of programs as lines of styled text. Of the escape sequences of terminals those for colours and for the line itself are understood (SGR, carriage return,
- * erase in line); every other is dropped, whatever is in it. Nothing here makes HTML: a run is text and a style.
+ * Output of programs as lines of styled text. Text styles (SGR), carriage return and erase in line are applied. Other
+ * escape sequences are dropped. Nothing here makes HTML: a run is text and a style.
  *
  *   text      characters go to the end of the line
- *   escape    ESC has come
- *   control   ESC [ has come: parameters, until a letter ends it
- *   string    ESC ], P, X, ^ or _ has come: a title, a link; dropped until BEL or ESC \
+ *   escape    after ESC
+ *   control   after ESC [: parameters, until a letter ends the sequence
+ *   string    after ESC ], P, X, ^ or _, such as a title or a link: dropped until BEL or ESC \
  */
 
 export interface Style {
-  /** 0-15 by the palette of the page, 16-255 as xterm has them, or #rrggbb. */
+  /** 0-15: the palette of the page; 16-255: the colours of xterm; or #rrggbb. */
   readonly colour?: number | string;
   readonly background?: number | string;
   readonly bold?: true;
@@ -22,7 +22,7 @@ export interface Style {
   readonly error?: true;
 }
 
-export interface TextRun {
+interface TextRun {
   readonly text: string;
   readonly style: Style;
 }
@@ -73,7 +73,7 @@ export class AnsiLines {
     if (this.#state === "text") this.#write(text.slice(from), error);
   }
 
-  /** A line of our own words, between what was written. */
+  /** Adds a line of the dashboard between the lines of the output. */
   note(text: string): void {
     if (this.#length > 0) this.#newLine();
     this.#write(text, false, { dim: true, italic: true });
@@ -82,7 +82,7 @@ export class AnsiLines {
 
   #handleEscape(one: string, code: number): void {
     if (this.#state === "escape") {
-      // ESC ( B and the like: one more is to come.
+      // Sequences such as ESC ( B have one more character.
       if (code >= 0x20 && code <= 0x2f) return;
       this.#state = one === "[" ? "control" : "]PX^_".includes(one) ? "string" : "text";
       this.#escapeInString = false;
@@ -94,7 +94,7 @@ export class AnsiLines {
       if (one === "m") this.#style = styled(this.#style, this.#control);
       else if (one === "K") this.#eraseLine();
     } else if (code < 0x20 || this.#control.length >= MAX_CONTROL) {
-      // No terminal would have sent this.
+      // Not a valid sequence.
       this.#state = "text";
       if (code < 0x20) this.#handleControl(code);
     } else {
@@ -129,13 +129,13 @@ export class AnsiLines {
     this.#touch();
     this.lines.push([]);
     if (this.lines.length <= this.#maxLines) return;
-    // By the hundred, so that not every line moves all others.
+    // Many at once, because each removal moves all other lines.
     const many = Math.max(1, Math.floor(this.#maxLines / 50));
     this.lines.splice(0, many);
     this.dropped += many;
   }
 
-  /** What comes after a carriage return is written over the line: progress bars. */
+  /** Text after a carriage return overwrites the line, as progress bars do. */
   #eraseLine(): void {
     this.#sawReturn = false;
     this.#length = 0;

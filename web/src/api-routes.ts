@@ -18,17 +18,23 @@ export const API_ROUTES = {
   release: ["POST", "/jobs/{job}/release"],
   cancel: ["POST", "/jobs/{job}/cancel"],
   rerun: ["POST", "/jobs/{job}/rerun"],
+  schedules: ["GET", "/schedules"],
+  schedulePause: ["POST", "/schedules/{schedule}/pause"],
+  scheduleResume: ["POST", "/schedules/{schedule}/resume"],
+  scheduleRun: ["POST", "/schedules/{schedule}/run"],
+  scheduleRemove: ["DELETE", "/schedules/{schedule}"],
   workerPage: ["GET", "/workers/page"],
   drain: ["POST", "/workers/{worker}/drain"],
   stop: ["POST", "/workers/{worker}/stop"],
   forgive: ["POST", "/workers/{name}/forgive"],
   services: ["GET", "/services"],
+  limits: ["GET", "/limits"],
   brokers: ["GET", "/brokers"],
   config: ["GET", "/config"],
   configHistory: ["GET", "/config/history"],
   configSet: ["POST", "/config"],
   connections: ["GET", "/connections"],
   connection: ["GET", "/connections/{id}"],
-} as const satisfies Partial<Readonly<Record<OperationName, readonly ["GET" | "POST", string]>>>;
+} as const satisfies Partial<Readonly<Record<OperationName, readonly ["GET" | "POST" | "DELETE", string]>>>;
 
 export type ApiOperation = keyof typeof API_ROUTES;

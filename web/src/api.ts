@@ -9,7 +9,7 @@ const BASE = "/api/v1";
 export type JsonBytes = string | { readonly base64: string };
 
 /** The type of an answer after JSON. */
-export type Json<T> = T extends Uint8Array
+type Json<T> = T extends Uint8Array
   ? JsonBytes
   : T extends readonly (infer Item)[]
     ? readonly Json<Item>[]
@@ -32,9 +32,9 @@ export class ApiError extends Error {
 /** The broker did not answer at all. */
 export class Unreachable extends Error {}
 
-export interface AskOptions {
+interface AskOptions {
   readonly signal?: AbortSignal;
-  /** The same answer that others get, up to a second old. */
+  /** Accept a cached answer, up to a second old. */
   readonly shared?: boolean;
 }
 

@@ -6,7 +6,7 @@ import { icon } from "./parts/icons.js";
 import { address } from "./route.js";
 import { setTheme, type Theme, theme } from "./theme.js";
 
-export interface NavItem {
+interface NavItem {
   readonly name: string;
   readonly label: string;
   readonly key: string;
@@ -17,8 +17,10 @@ export interface NavItem {
 export const NAV_ITEMS: readonly NavItem[] = [
   { name: "overview", label: "Overview", key: "o" },
   { name: "jobs", label: "Jobs", key: "j" },
+  { name: "schedules", label: "Schedules", key: "t", needs: "schedules" },
   { name: "workers", label: "Workers", key: "w" },
   { name: "services", label: "Services", key: "s" },
+  { name: "limits", label: "Limits", key: "l", needs: "limits" },
   { name: "brokers", label: "Brokers", key: "b", needs: "brokers" },
   { name: "config", label: "Config", key: "c", needs: "config" },
   { name: "connections", label: "Connections", key: "v", needs: "connections" },

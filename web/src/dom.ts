@@ -1,7 +1,7 @@
 /** Builds elements from names, attributes and text: nothing from the broker is ever parsed as HTML. */
 
 type Attribute = string | number | boolean | undefined | ((event: never) => void);
-export type Attributes = Readonly<Record<string, Attribute>>;
+type Attributes = Readonly<Record<string, Attribute>>;
 export type Child = Node | string | number | undefined | false;
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -36,7 +36,7 @@ export function set(element: Element, name: string, value: Attribute): void {
     element.setAttribute(name, value === true ? "" : String(value));
 }
 
-export function appendAll(element: Element, ...children: readonly Child[]): void {
+function appendAll(element: Element, ...children: readonly Child[]): void {
   for (const child of children) {
     if (child !== undefined && child !== false) element.append(child instanceof Node ? child : String(child));
   }

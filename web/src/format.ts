@@ -1,4 +1,4 @@
-/** Numbers and times as people read them; durations and sizes as the command line has them. */
+/** Numbers and times as text; durations and sizes as on the command line. */
 import { shortDuration } from "../../src/base/format.js";
 
 export { formatSize as size, shortDuration as duration } from "../../src/base/format.js";
@@ -29,7 +29,7 @@ export function rate(perSecond: number): string {
 export function percent(part: number, of: number): string {
   if (of === 0) return "–";
   const value = (100 * part) / of;
-  // Never 100% or 0% before it is exactly so.
+  // 100% and 0% only if it is exact.
   if (value > 99 && part < of) return `${(Math.floor(value * 10) / 10).toFixed(1)}%`;
   if (value > 0 && value < 1) return "<1%";
   return `${Math.floor(value)}%`;
@@ -44,7 +44,7 @@ export function latency(ms: number): string {
 
 const pad = (value: number): string => String(value).padStart(2, "0");
 
-export function clock(at: number): string {
+function clock(at: number): string {
   const date = new Date(at);
   return `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
 }
@@ -54,4 +54,19 @@ export const clockMs = (at: number): string => `${clock(at)}.${String(Math.floor
 export function moment(at: number): string {
   const date = new Date(at);
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(at)}`;
+}
+
+const MINUTE_S = 60;
+
+/** With seconds if two labels are within a minute, so that no label repeats. */
+export function timesOfDay(seconds: readonly number[]): string[] {
+  const [first = 0, second = first + MINUTE_S] = seconds;
+  const parts = second - first < MINUTE_S ? 3 : 2;
+  return seconds.map((at) => {
+    const date = new Date(at * 1000);
+    return [date.getHours(), date.getMinutes(), date.getSeconds()]
+      .slice(0, parts)
+      .map((part) => String(part).padStart(2, "0"))
+      .join(":");
+  });
 }

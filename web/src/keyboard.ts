@@ -1,4 +1,7 @@
-/** Keyboard shortcuts: g and a letter opens a page, / focuses its search, ? lists them. Ignored while the user types text. */
+/**
+ * Keyboard shortcuts: g and a letter opens a page, / focuses its search, ? lists them. Ignored while the user types
+ * text.
+ */
 
 import { NAV_ITEMS, navAddress } from "./app-shell.js";
 import { h } from "./dom.js";

@@ -13,9 +13,10 @@ import { configPage } from "./pages/config.js";
 import { connectionsPage } from "./pages/connections.js";
 import { jobPage } from "./pages/job.js";
 import { jobsPage } from "./pages/jobs.js";
-import { loginPage } from "./pages/login.js";
+import { limitsPage } from "./pages/limits.js";
 import { notFoundPage } from "./pages/not-found.js";
 import { overviewPage } from "./pages/overview.js";
+import { schedulesPage } from "./pages/schedules.js";
 import { servicesPage } from "./pages/services.js";
 import { workersPage } from "./pages/workers.js";
 import { parseRoute, ROOT, type Route } from "./route.js";
@@ -24,8 +25,10 @@ import { endSession, hasCode, openSession } from "./session.js";
 const PAGES: Readonly<Record<string, PageFactory>> = {
   overview: overviewPage,
   jobs: (route, context) => (route.path.length > 1 ? jobPage : jobsPage)(route, context),
+  schedules: schedulesPage,
   workers: workersPage,
   services: servicesPage,
+  limits: limitsPage,
   brokers: brokersPage,
   config: configPage,
   connections: connectionsPage,
@@ -43,7 +46,7 @@ function showLogin(reason: keyof typeof LOGIN_MESSAGES): void {
 }
 
 async function start(): Promise<void> {
-  // Only the fragment differs where a login link is opened in a tab that shows the dashboard.
+  // Only the fragment changes if a login link is opened in a tab that shows the dashboard.
   window.addEventListener("hashchange", () => {
     if (hasCode()) location.reload();
   });
@@ -145,3 +148,20 @@ start().catch((cause: unknown) => {
       h("p", { class: "failed-start", role: "alert" }, `This page cannot be shown: ${errorMessage(cause)}`),
     );
 });
+
+/** Shown instead of the dashboard to a browser without a session. */
+function loginPage(message: string): HTMLElement {
+  return h(
+    "main",
+    { class: "login" },
+    h("h1", {}, "Log in"),
+    h("p", { role: "alert" }, message),
+    h("p", {}, "On the machine of the broker, or wherever its address and token are set, run"),
+    h("pre", {}, "laboro open"),
+    h(
+      "p",
+      {},
+      "and open the link that it prints: it logs this browser in, once, with the role of the token that was used.",
+    ),
+  );
+}

@@ -16,7 +16,7 @@ export interface PageContext {
 export interface Page {
   readonly title: string;
   readonly element: HTMLElement;
-  /** The address has changed. True if this page shows the new one. */
+  /** The address has changed. Returns true if this page shows the new one. */
   onNavigate?(route: Route): boolean;
   /** Called repeatedly while the page is open. */
   refresh(signal: AbortSignal): Promise<void>;
@@ -27,7 +27,7 @@ export interface Page {
 
 export type PageFactory = (route: Route, context: PageContext) => Page;
 
-/** The broker may not have an operation of this name. */
+/** An older broker may not have this operation. */
 export const isAllowed = (context: PageContext, name: string): boolean => context.permissions.operations.includes(name);
 
 export const errorMessage = (cause: unknown): string => {
@@ -35,7 +35,7 @@ export const errorMessage = (cause: unknown): string => {
   return cause instanceof Error ? cause.message : String(cause);
 };
 
-/** Calls an operation and shows a notice with its result. True if it succeeded. */
+/** Calls an operation and shows a notice with its result. Returns true if it succeeded. */
 export async function runAction<Name extends ApiOperation>(
   context: PageContext,
   name: Name,

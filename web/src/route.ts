@@ -1,4 +1,7 @@
-/** Addresses of the dashboard: the page, the selected item, and the filters. Every view has an address that can be shared. */
+/**
+ * Addresses of the dashboard: the page, the selected item, and the filters. Every view has an address that can be
+ * shared.
+ */
 
 export const ROOT = "/ui";
 
@@ -25,7 +28,7 @@ function decoded(part: string): string {
   }
 }
 
-export type Query = Readonly<Record<string, string | number | undefined>>;
+type Query = Readonly<Record<string, string | number | undefined>>;
 
 export function address(path: readonly (string | number)[], query: Query = {}): string {
   const below = path.map((part) => `/${encodeURIComponent(part)}`).join("");

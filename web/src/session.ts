@@ -1,9 +1,10 @@
 /**
- * The session of this browser at the broker: a token, sent with each request. `laboro open` prints a link with a code behind #, which is
- * exchanged for it once.
+ * The session of this browser: a token that is sent with each request. `laboro open` prints a link with a one-time code
+ * after #, which is exchanged for the token.
  *
- * The token is in sessionStorage, which belongs to scheme, host and port, and is gone with the tab. localStorage would leave it on the disk
- * for whoever serves a page on this port later. A new tab gets the token from a tab that is open.
+ * The token is in sessionStorage, which is bound to scheme, host and port and ends with the tab. localStorage would
+ * keep it on disk, where another program that later serves a page on this port could read it. A new tab gets the token
+ * from an open tab.
  */
 const KEY = "laboro-session";
 const CODE = /^#login=([\w-]+)$/;
@@ -17,17 +18,17 @@ channel.addEventListener("message", ({ data }: MessageEvent<unknown>) => {
   if (data === "token?" && token !== undefined) channel.postMessage({ token });
 });
 
-/** With the code of a login link in it, for a link that is opened in this tab while the dashboard is there. */
+/** Whether the address contains the code of a login link, which may be opened in a tab that shows the dashboard. */
 export const hasCode = (): boolean => CODE.test(location.hash);
 
-/** Takes the code out of the address and the history, whatever becomes of it. */
+/** Removes the code from the address and the history, even if it is not valid. */
 function takeCode(): string | undefined {
   const code = CODE.exec(location.hash)?.[1];
   if (code !== undefined) history.replaceState(history.state, "", location.pathname + location.search);
   return code;
 }
 
-export type SessionState = "open" | "none" | "bad link";
+type SessionState = "open" | "none" | "bad link";
 
 /** Finds the session: by the code in the address, in this tab, or in another one. */
 export async function openSession(): Promise<SessionState> {

@@ -17,7 +17,7 @@ export function setTheme(wanted: Theme): void {
     if (wanted === "system") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, wanted);
   } catch {
-    // Without storage it holds until the page is left.
+    // Without storage, the choice lasts until the page is closed.
   }
   notifyListeners();
 }
@@ -36,7 +36,7 @@ export function onThemeChange(listener: () => void): () => void {
 const colours = new Map<string, string>();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", notifyListeners);
 
-/** The current value of `var(--name)`. The style sheet has light-dark pairs, so it is read from an element. */
+/** The current value of `var(--name)`. Read from an element, because the style sheet has light-dark pairs. */
 export function colour(name: string): string {
   const known = colours.get(name);
   if (known !== undefined) return known;

@@ -1,7 +1,4 @@
-/**
- * Writes that are whole or fail, and names that survive a power cut: a new file or a rename is durable only once its
- * directory is synced too.
- */
+/** Complete and durable writes. A new file or a rename is durable only after its directory is synced, too. */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { type ErrorCode, errnoOf, LaboroError, passesByItself } from "../errors.js";
@@ -13,18 +10,21 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   ENFILE: "LABORO_NO_DESCRIPTORS",
 };
 
-/** The code of a system error that can pass by itself. */
+/** The code of a temporary system error. */
 export const transientCode = (errno: string | undefined): ErrorCode | undefined =>
   errno === undefined ? undefined : CODES[errno];
 
-/** The coded error for a failed write: what can pass by itself has codes of its own. */
+/** The coded error of a failed write. Temporary errors have their own codes. */
 export function writeFailure(cause: unknown, doing: string): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);
   return new LaboroError(transientCode(errnoOf(cause)) ?? "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
 }
 
-/** Where a start fails because a disk is full: says which directory, and what to do. Any other cause is returned unchanged. */
+/**
+ * If a start failed because the disk is full, the error names the directory and what to do. Other causes are returned
+ * unchanged.
+ */
 export function startFailure(cause: unknown, what: string, dir: string): unknown {
   const failure = writeFailure(cause, "cannot write");
   if (failure.code !== "LABORO_DISK_FULL") return cause;
@@ -32,7 +32,7 @@ export function startFailure(cause: unknown, what: string, dir: string): unknown
   return new LaboroError(failure.code, `${text} (${failure.message})`, { cause });
 }
 
-/** Writes all of the bytes at the position; a short write goes on until the system says why it stopped. */
+/** Writes all bytes at the position. A short write is continued until it is complete or fails. */
 export function writeFully(fd: number, bytes: Uint8Array, position: number): void {
   let done = 0;
   while (done < bytes.length) {
@@ -42,7 +42,7 @@ export function writeFully(fd: number, bytes: Uint8Array, position: number): voi
   }
 }
 
-/** Reads until the target is full or the file ends; says how many bytes came. */
+/** Reads until the target is full or the file ends. Returns the number of bytes read. */
 export function readFully(fd: number, target: Uint8Array, position: number): number {
   let done = 0;
   while (done < target.length) {
@@ -63,8 +63,8 @@ export function syncDirectory(path: fs.PathLike): void {
 }
 
 /**
- * As `mkdir -p`; returns the topmost directory that it made. Node's own recursive mkdir loops for ever where a folder reports ENOENT
- * although it exists, as /proc does.
+ * Like `mkdir -p`. Returns the topmost directory that it created. Node's recursive mkdir loops forever if a directory
+ * reports ENOENT although it exists, as /proc does.
  */
 export function makeDirectory(path: string, mode: number): string | undefined {
   try {
@@ -80,11 +80,11 @@ export function makeDirectory(path: string, mode: number): string | undefined {
   return topmost ?? path;
 }
 
-/** Writes a file. After a crash it holds either its old content or all of these bytes. */
+/** Writes a file. After a crash it has either its old content or all of these bytes. */
 export function writeFileAtomically(path: string, bytes: Uint8Array | string, mode = 0o600): void {
   const draft = `${path}.${process.pid}.new`;
   try {
-    // The mode is not used where the file is there already.
+    // The mode has no effect on an existing file.
     fs.rmSync(draft, { force: true });
     const fd = fs.openSync(draft, "wx", mode);
     try {

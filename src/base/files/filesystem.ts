@@ -1,7 +1,7 @@
 /**
- * Whether a directory lies on a filesystem that other machines may write to as well: there locks and syncs do not mean
- * what a data directory needs. The kernel's own kinds are known by the number that statfs gives; those that run as a
- * FUSE process all share one number and are distinguished by the name in the mount table.
+ * Detects network filesystems. Locks and syncs are not reliable there, so a data directory must not be on one.
+ * Filesystems of the kernel are recognized by the type number of statfs. All FUSE filesystems share one number and are
+ * recognized by their name in the mount table.
  */
 import * as fs from "node:fs";
 import { dirname, resolve } from "node:path";
@@ -32,7 +32,7 @@ const NAMES = new Set([
   ..."nfs nfs4 cifs smb smb2 smb3 smbfs lustre gpfs beegfs ceph 9p afs kafs auristorfs coda ncpfs ncp panfs".split(" "),
   ..."orangefs pvfs2 gfs gfs2 ocfs2 glusterfs wekafs virtiofs vboxsf vmhgfs prl_fs davfs sshfs acfs".split(" "),
 ]);
-/** FUSE filesystems whose bytes are elsewhere: the mount table names them `fuse.<name>`. */
+/** Remote FUSE filesystems: `fuse.<name>` in the mount table. */
 const FUSE_NAMES = new Set([
   ..."sshfs ceph ceph-fuse glusterfs s3fs rclone juicefs davfs davfs2 curlftpfs gcsfuse goofys moosefs mfs lizardfs".split(
     " ",
@@ -45,11 +45,11 @@ const FUSE_NAMES = new Set([
 export interface FilesystemFacts {
   /** The text of /proc/self/mountinfo. */
   readonly mountinfo?: string;
-  /** The type number that statfs gives. */
+  /** The type number of statfs. */
   readonly type?: number;
 }
 
-/** The name of the network filesystem that the directory, or where it would be made, lies on; undefined if it is on none. */
+/** The name of the network filesystem of the directory, which need not exist yet; undefined if it is local. */
 export function networkFilesystem(directory: string, facts: FilesystemFacts = {}): string | undefined {
   const real = realPath(directory);
   const name = mountedType(real, facts.mountinfo ?? readMountinfo());
@@ -63,7 +63,7 @@ function isNetwork(name: string): boolean {
   return NAMES.has(name);
 }
 
-/** The type of the innermost mount that holds the path; of several at one place the last lies on top. */
+/** The type of the innermost mount that contains the path. Of several mounts at one place, the last one counts. */
 function mountedType(path: string, mountinfo: string): string | undefined {
   let best: { readonly point: string; readonly type: string } | undefined;
   for (const line of mountinfo.split("\n")) {
@@ -83,17 +83,17 @@ function readMountinfo(): string {
   try {
     return fs.readFileSync("/proc/self/mountinfo", "utf8");
   } catch {
-    // Only Linux has it; there the number alone has to do.
+    // Not Linux.
     return "";
   }
 }
 
 function typeNumber(path: string): number | undefined {
-  // Elsewhere the numbers mean something else.
+  // Other systems use other numbers.
   return process.platform === "linux" ? fs.statfsSync(path).type : undefined;
 }
 
-/** The path without links, or that of the nearest directory above it that exists. */
+/** The real path of the directory, or of its nearest existing parent. */
 function realPath(directory: string): string {
   let path = resolve(directory);
   for (;;) {

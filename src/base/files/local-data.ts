@@ -1,12 +1,12 @@
 /**
- * Where a local broker keeps its data for a directory: in `.laboro` there. Where that cannot be used (a network filesystem, where a database
- * can be damaged; a `.laboro` of another user; a directory that cannot be written), in a folder of this user on this machine, named after
- * the directory.
+ * Where a local broker keeps the data of a directory: in its `.laboro`. If that cannot be used (a network filesystem,
+ * where a database can be damaged; a `.laboro` of another user; a read-only directory), then in a directory of this
+ * user on this machine, named after the directory.
  */
 import { createHash } from "node:crypto";
 import { accessSync, constants, existsSync, lstatSync } from "node:fs";
 import { userInfo } from "node:os";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve, sep } from "node:path";
 import { errnoOf, LaboroError } from "../errors.js";
 import { makeDirectory } from "./durable.js";
 import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
@@ -17,13 +17,13 @@ export const LOCAL_DATA = ".laboro";
 /** On a local disk, writable by every user, and kept over a boot. */
 const LOCAL = "/var/tmp";
 
-export interface LocalDataOptions extends FilesystemFacts {
+interface LocalDataOptions extends FilesystemFacts {
   readonly baseDir?: string;
 }
 
-export interface LocalData {
+interface LocalData {
   readonly dir: string;
-  /** Why it is not in the directory itself, if it is not. */
+  /** Set if the data is not in the directory itself: why. */
   readonly elsewhere?: { readonly kind: "network" | "foreign" | "read-only"; readonly reason: string };
 }
 
@@ -37,8 +37,8 @@ export function localData(directory: string, { baseDir = LOCAL, ...facts }: Loca
 }
 
 /**
- * For a command that writes its results to the directory: it needs `.laboro` there in any case, for its lock and its drafts. Only the database
- * can be elsewhere.
+ * For a command that writes its results to the directory. It always needs `.laboro` there, for its lock and its
+ * temporary files; only the database can be elsewhere.
  */
 export function localDataForOutputs(directory: string, options?: LocalDataOptions): string {
   const { dir, elsewhere } = localData(directory, options);
@@ -46,7 +46,7 @@ export function localDataForOutputs(directory: string, options?: LocalDataOption
   throw new LaboroError("LABORO_DATA_UNUSABLE", elsewhere.reason);
 }
 
-/** Whether data at this path is that of a local broker, which only runs while it is used. */
+/** Whether this is the data directory of a local broker, which runs only while it is used. */
 export function isLocalData(dir: string): boolean {
   const path = resolve(dir);
   return basename(path) === LOCAL_DATA || dirname(path) === userFolderPath(LOCAL);
@@ -59,7 +59,7 @@ function unusableReason(path: string, facts: FilesystemFacts): LocalData["elsewh
   try {
     const foreign = distrustReason(own);
     if (foreign !== undefined) return { kind: "foreign", reason: `${own} is not used: ${foreign}` };
-    // A directory that does not exist yet is made by whoever needs it.
+    // A missing directory is created by the caller.
     const existing = [own, path].find((dir) => existsSync(dir));
     if (existing !== undefined) accessSync(existing, constants.W_OK | constants.X_OK);
     return undefined;
@@ -69,8 +69,8 @@ function unusableReason(path: string, facts: FilesystemFacts): LocalData["elsewh
 }
 
 /**
- * The lock of the directory itself, where its data is elsewhere: a process on another machine has other data, and would do all of the
- * work too. Data inside the directory has a lock of its own.
+ * Locks the directory itself if its data is elsewhere: a process on another machine has other data and would run all of
+ * the work again. Data inside the directory has its own lock.
  */
 export function lockDirectory(directory: string, data: string): Lock | undefined {
   const folder = join(resolve(directory), LOCAL_DATA);
@@ -81,7 +81,7 @@ export function lockDirectory(directory: string, data: string): Lock | undefined
 
 const userFolderPath = (baseDir: string): string => join(baseDir, `laboro-${userInfo().uid}`);
 
-/** Other users may create folders beside it, so its owner and mode are checked. */
+/** Other users can create directories in the same place, so its owner and mode are checked. */
 function userFolder(baseDir: string): string {
   const folder = userFolderPath(baseDir);
   try {
@@ -92,4 +92,19 @@ function userFolder(baseDir: string): string {
     throw new LaboroError("LABORO_DATA_UNUSABLE", `${folder} is to hold the data of this run: ${text}`, { cause });
   }
   return folder;
+}
+
+/** Data of runs inside tasks, below the data of the outer run. */
+export const INNER = "inner";
+
+/**
+ * The data directory of a run inside a task of another run on `dir`. It is a separate one, because the inner run would
+ * otherwise wait for slots that the tasks of the outer run hold. `key` distinguishes the runs of one task. The next
+ * attempt of the task finds the same directory and resumes. Undefined if this process is not inside such a task.
+ */
+export function innerDataDir(dir: string, key: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
+  const { LABORO_RUN: outer = "", LABORO_JOB: job, LABORO_TASK: task } = env;
+  if (job === undefined || task === undefined || !`${outer}${sep}`.startsWith(`${resolve(dir)}${sep}`))
+    return undefined;
+  return join(outer, INNER, `${job}.${task}-${key.slice(0, 12)}`);
 }

@@ -1,13 +1,14 @@
 /**
- * A lock on a directory, held by one process at a time. The kernel drops it with its process.
+ * A lock on a directory, held by one process at a time. The kernel releases it when the process ends.
  *
- * Each claimant makes a named pipe of its own, `<path>-<host>-<pid>-<digits>`, and keeps it open for reading. To open such a pipe for
- * writing fails with ENXIO where no process of this kernel has it open: then its claimant is dead, in whatever container it was, and any
- * process can remove the pipe, because its name is never used again. A claimant holds the lock if no other pipe is open. Of two that claim
- * at once at least one sees the other's pipe, so they never both hold it. Where each sees the other, both remove their pipe, wait a
- * random time and try again.
+ * Each claimant creates its own named pipe, `<path>-<host>-<pid>-<digits>`, and keeps it open for reading. Opening such
+ * a pipe for writing fails with ENXIO if no process of this kernel has it open. Then its claimant is dead, even if it
+ * was in another container, and any process may remove the pipe, because its name is never used again. A claimant holds
+ * the lock if no other pipe is open. Of two concurrent claimants at least one sees the other's pipe, so they never both
+ * hold the lock. If each sees the other, both remove their pipe, wait a random time and try again.
  *
- * The kernel does not know of processes on other machines. So on a network filesystem a pipe of another machine counts as open.
+ * The kernel does not know processes on other machines. So on a network filesystem a pipe of another machine counts as
+ * open.
  */
 import { spawnSync } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
@@ -20,7 +21,7 @@ import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
 
 export interface Lock {
   readonly path: string;
-  /** Gives the lock back; a second call does nothing. */
+  /** A second call does nothing. */
   release(): void;
 }
 
@@ -28,8 +29,8 @@ const TRIES = 20;
 const { O_RDONLY, O_WRONLY, O_NONBLOCK } = fs.constants;
 
 /**
- * Takes the lock at this path; `what` names what is locked in the error LABORO_DATA_IN_USE, and `instead` what else could be done.
- * Facts about the filesystem are for tests.
+ * Takes the lock at this path. For the error LABORO_DATA_IN_USE, `what` is the locked thing and `instead` an
+ * alternative. `facts` about the filesystem are for tests.
  */
 export function acquireLock(path: string, what: string, instead?: string, facts?: FilesystemFacts): Lock {
   let before: string | undefined;
@@ -46,14 +47,14 @@ export function acquireLock(path: string, what: string, instead?: string, facts?
       if (holder === undefined) return lock;
       lock.release();
     }
-    // Each try has a new name, so one that is still there does not merely claim the lock.
+    // Each try uses a new name, so a claimant whose pipe is unchanged holds the lock.
     if (holder.file === before || tries === TRIES) throw inUse(holder, what, instead);
     before = holder.file;
     pause(1 + Math.random() * 10 * tries);
   }
 }
 
-/** The pipe gets its name when it is open: before that, others would take it for a dead one's. */
+/** The pipe gets its name after it is open. Before that, others would take its claimant for dead. */
 function claim(path: string): Lock {
   const digits = hash(machine()) + hash(bootId() ?? "") + randomBytes(4).toString("hex");
   const own = `${path}-${hostname().replace(/[^\w.-]/g, "_")}-${process.pid}-${digits}`;
@@ -79,8 +80,8 @@ function claim(path: string): Lock {
 }
 
 /**
- * Node has no mkfifo(3). Where there is no such program, or a network filesystem has no pipes, a plain file marks the lock: it counts as
- * open until it is removed.
+ * Node has no mkfifo(3). If there is no program mkfifo, or the filesystem has no pipes, a regular file is the lock. It
+ * counts as open until it is removed.
  */
 function makePipe(path: string): void {
   const env = { PATH: `${process.env.PATH ?? ""}:/usr/bin:/bin` };
@@ -94,7 +95,7 @@ function makePipe(path: string): void {
 
 type Holder = Readonly<Record<"file" | "process", string>>;
 
-/** Another claimant that is alive, or may be; pipes of dead ones are removed. */
+/** Finds another claimant that is or may be alive. Removes the pipes of dead ones. */
 function findHolder(path: string, facts: FilesystemFacts | undefined, own?: string): Holder | undefined {
   const directory = dirname(path);
   for (const name of fs.readdirSync(directory)) {
@@ -128,7 +129,7 @@ function isElsewhere(
   facts: FilesystemFacts | undefined,
 ): boolean {
   const boot = bootId();
-  // The same boot is the same kernel, whatever a container calls itself.
+  // The same boot id is the same kernel, whatever the host name of a container is.
   if (onMachine === hash(machine()) || (boot !== undefined && onBoot === hash(boot))) return false;
   return networkFilesystem(directory, facts) !== undefined;
 }
@@ -138,9 +139,9 @@ function inUse({ file, process }: Holder, what: string, instead: string | undefi
   return new LaboroError("LABORO_DATA_IN_USE", `${what} is in use by ${process}. ${remedy}`);
 }
 
-/** Changes with each start of the machine. */
-export const bootId = (): string | undefined => read("/proc/sys/kernel/random/boot_id");
-/** Host names can be equal. */
+/** Changes with each boot of the machine. */
+const bootId = (): string | undefined => read("/proc/sys/kernel/random/boot_id");
+/** Two machines can have the same host name. */
 const machine = (): string => `${hostname()} ${read("/etc/machine-id") ?? ""}`;
 const hash = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 8);
 
@@ -153,7 +154,9 @@ function read(path: string): string | undefined {
   }
 }
 
-/** Taking a lock is part of a synchronous start; the wait is milliseconds, and only where another claims at the same time. */
+/**
+ * Blocks: taking a lock is part of a synchronous start. It waits for milliseconds, and only with concurrent claimants.
+ */
 function pause(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }

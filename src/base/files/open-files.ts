@@ -1,6 +1,6 @@
 /**
- * Open files by path, at most so many at a time: opening one more closes the one used longest ago. For files that are
- * written and read at positions, so that closing one and opening it again later changes nothing.
+ * A cache of open files by path. At its limit, it closes the least recently used file. Files are read and written at
+ * explicit positions, so closing and reopening one changes nothing.
  */
 import * as fs from "node:fs";
 import { errnoOf } from "../errors.js";
@@ -18,7 +18,7 @@ export class OpenFiles {
     return this.#descriptors.size;
   }
 
-  /** The descriptor of the file, good until the next call. */
+  /** The descriptor of the file, valid until the next call. */
   use(path: string, create = false): number {
     const open = this.#descriptors.get(path);
     if (open !== undefined) {
@@ -36,7 +36,7 @@ export class OpenFiles {
     return fd;
   }
 
-  /** Where the process has no descriptor left, those that are kept open here make room. */
+  /** If the process has no descriptor left, closes files of this cache. */
   #open(path: string, flags: number): number {
     try {
       return fs.openSync(path, flags, 0o600);

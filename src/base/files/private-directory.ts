@@ -1,6 +1,7 @@
 /**
- * Directories that belong to one user alone: the data directory of a broker, of a broker of a group, of a worker. Whoever can write there
- * can add a token or a job, and whoever can read there has the tokens. So the owner and the mode are checked before anything is read.
+ * Directories of one user only: the data directories of brokers and workers. A user who can write there can add a token
+ * or a job, and a user who can read there gets the tokens. So the owner and the mode are checked before anything is
+ * read.
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
@@ -10,13 +11,13 @@ import { makeDirectory, syncDirectory } from "./durable.js";
 const ROOT = 0;
 const OTHERS_WRITE = 0o022;
 const OTHERS = 0o077;
-/** Files that laboro keeps in such a directory. They are tightened with it. */
+/** Files of laboro in such a directory. Their modes are restricted together with the directory. */
 const KEPT_FILES =
   /^(?:store\.db(?:-wal|-shm)?|(?:access|tokens|certificates|curve|group|brokers)\.json|(?:join|client)\.url|ca\.pem|worker-secret|results|last-commit)$/;
 
-/** Why the directory cannot be trusted; undefined where it can be, or where there is none. */
+/** Why the directory cannot be trusted; undefined if it can, or if it does not exist. */
 export function distrustReason(dir: string): string | undefined {
-  // Only a system with numeric users has owners and modes.
+  // Windows has no owners and modes.
   const own = process.getuid?.();
   const link = fs.lstatSync(dir, { throwIfNoEntry: false });
   if (own === undefined || link === undefined) return undefined;
@@ -26,7 +27,7 @@ export function distrustReason(dir: string): string | undefined {
   if (found === undefined || !found.isDirectory()) return undefined;
   if (found.uid !== own) return `it belongs to another user (uid ${found.uid})`;
   if ((found.mode & OTHERS_WRITE) !== 0) return `others can write to it (mode ${octal(found.mode)})`;
-  // They were put there while others could write to it.
+  // Other users may have put them there.
   for (const name of fs.readdirSync(dir)) {
     const uid = fs.lstatSync(join(dir, name), { throwIfNoEntry: false })?.uid ?? own;
     if (isForeign(uid)) return `it holds ${name}, which belongs to another user (uid ${uid})`;
@@ -34,7 +35,7 @@ export function distrustReason(dir: string): string | undefined {
   return undefined;
 }
 
-/** Throws LABORO_DATA_UNUSABLE where the directory exists and cannot be trusted. */
+/** Throws LABORO_DATA_UNUSABLE if the directory exists and cannot be trusted. */
 export function refuseForeignDirectory(dir: string): void {
   const reason = distrustReason(dir);
   if (reason === undefined) return;
@@ -45,8 +46,8 @@ export function refuseForeignDirectory(dir: string): void {
 }
 
 /**
- * Creates the directory, or checks the existing one and removes the rights of others. What is synced inside a directory is found again only
- * if its own name was synced, and the names above it that are new.
+ * Creates the directory, or checks an existing one and removes the rights of others. Syncs the parents of new
+ * directories, because files in a directory are durable only if its own name is.
  */
 export function openPrivateDirectory(dir: string): void {
   const topmost = makeDirectory(dir, 0o700);
@@ -65,7 +66,7 @@ function tighten(dir: string): void {
   const { mode } = fs.statSync(dir);
   if (process.getuid === undefined || (mode & OTHERS) === 0) return;
   fs.chmodSync(dir, mode & 0o700);
-  // Some filesystems accept the change and do not make it.
+  // Some filesystems accept chmod and do nothing.
   const after = fs.statSync(dir).mode;
   if ((after & OTHERS) !== 0) {
     throw new LaboroError(
@@ -81,7 +82,7 @@ function tightenFile(path: string): void {
     const found = fs.lstatSync(path);
     if (found.isFile() && (found.mode & OTHERS) !== 0) fs.chmodSync(path, found.mode & 0o700);
   } catch (cause) {
-    // It was replaced or removed meanwhile.
+    // The file was replaced or removed meanwhile.
     if (errnoOf(cause) !== "ENOENT") throw cause;
   }
 }

@@ -6,21 +6,156 @@
  *   checksum u32      CRC-32 over the length and the payload
  *   payload
  *
- * A scan reads the file in bounded chunks. At a damaged record it tries first the position where, by the damaged header, the next
- * one begins, then the next magic whose checksum is right. So a flipped bit costs the record it hit and no other. Skipped bytes are
- * reported once per gap. The end of good data is the end of the last good record: a writer truncates the file there before it
- * appends, so that a record cut off by a crash never stands before a good one.
+ * A scan reads the file in bounded chunks. After a damaged record it first tries the position after its stated length,
+ * then the next magic with a correct checksum. So a flipped bit loses one record. Skipped bytes are reported once per
+ * gap. The good data ends with the last good record. A writer truncates the file there before it appends, so that a
+ * record that was cut off by a crash is never followed by a good one.
  *
- * A payload may itself contain a whole record. It is taken for one only where its enclosing record is damaged.
+ * A payload may itself contain a complete record. It counts as a record only if its enclosing record is damaged.
  */
 import * as fs from "node:fs";
-import { type Damage, type DamageReason, DEFAULT_MAX_PAYLOAD, RECORD_HEADER } from "./record-format.js";
-import { RecordWindow } from "./record-window.js";
+import * as zlib from "node:zlib";
+import { readFully } from "./durable.js";
 
-export * from "./record-format.js";
+/** The CRC-32 of bytes[from, to), continued from `before`. */
+const crc32 = (bytes: Uint8Array, from: number, to: number, before = 0): number =>
+  zlib.crc32(bytes.subarray(from, to), before);
 
-export interface ScanVisitor {
-  /** The payload's bytes may be reused after the call: copy what is kept. Returning false ends the scan. */
+export const RECORD_HEADER = 12;
+const RECORD_MAGIC = 0x72424cc5;
+const DEFAULT_MAX_PAYLOAD = 64 * 1024 * 1024;
+
+type DamageReason = "cut off" | "bad checksum" | "bad length" | "no record";
+
+export interface Damage {
+  readonly at: number;
+  readonly bytes: number;
+  readonly reason: DamageReason;
+}
+
+/** Writes the header of a record whose payload is already at `at + RECORD_HEADER`. Returns the end of the record. */
+export function writeRecordHeader(buffer: Buffer, at: number, length: number): number {
+  const payload = at + RECORD_HEADER;
+  buffer.writeUInt32LE(RECORD_MAGIC, at);
+  buffer.writeUInt32LE(length, at + 4);
+  buffer.writeUInt32LE(crc32(buffer, payload, payload + length, crc32(buffer, at + 4, at + 8)), at + 8);
+  return payload + length;
+}
+
+/** One buffer with a record for each payload, so that many are written at once. */
+export function encodeRecords(payloads: readonly Uint8Array[]): Buffer {
+  let size = 0;
+  for (const payload of payloads) size += RECORD_HEADER + payload.length;
+  const buffer = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const payload of payloads) {
+    buffer.set(payload, at + RECORD_HEADER);
+    at = writeRecordHeader(buffer, at, payload.length);
+  }
+  return buffer;
+}
+
+/**
+ * A scan keeps one bounded buffer of the file in memory. The checksum of a larger record is computed piece by piece,
+ * and the record is loaded only if it is good. So a wrong length never costs memory.
+ */
+const WINDOW = 256 * 1024;
+const MAGIC_BYTES = Buffer.alloc(4);
+MAGIC_BYTES.writeUInt32LE(RECORD_MAGIC);
+
+type RecordCheck =
+  | { readonly good: true; readonly length: number }
+  /** `length` is the length in the header. */
+  | { readonly good: false; readonly length: number; readonly reason: DamageReason };
+
+const bad = (reason: DamageReason, length = 0): RecordCheck => ({ good: false, length, reason });
+
+class RecordWindow {
+  readonly #fd: number;
+  readonly #size: number;
+  readonly #maxPayload: number;
+  readonly #buffer: Buffer;
+  #start = 0;
+  #filled = 0;
+
+  constructor(fd: number, size: number, maxPayload: number, expected: number) {
+    this.#fd = fd;
+    this.#size = size;
+    this.#maxPayload = maxPayload;
+    this.#buffer = Buffer.allocUnsafe(Math.min(WINDOW, Math.max(expected, RECORD_HEADER)));
+  }
+
+  check(at: number): RecordCheck {
+    const left = this.#size - at;
+    const head = this.#locate(at, Math.min(left, RECORD_HEADER));
+    if (head < 0) return bad("cut off");
+    const seen = Math.min(4, left);
+    if (this.#buffer.compare(MAGIC_BYTES, 0, seen, head, head + seen) !== 0) return bad("no record");
+    if (left < RECORD_HEADER) return bad("cut off");
+    const length = this.#buffer.readUInt32LE(head + 4);
+    const checksum = this.#buffer.readUInt32LE(head + 8);
+    const before = crc32(this.#buffer, head + 4, head + 8);
+    if (length > this.#maxPayload) return bad("bad length");
+    if (RECORD_HEADER + length > left) return bad("cut off");
+    return this.#checksum(at + RECORD_HEADER, length, before) === checksum
+      ? { good: true, length }
+      : bad("bad checksum", length);
+  }
+
+  /** The payload of a record that was found good. */
+  payload(at: number, length: number): Buffer {
+    const from = at + RECORD_HEADER;
+    if (length <= this.#buffer.length) {
+      const index = this.#locate(from, length);
+      return this.#buffer.subarray(index, index + length);
+    }
+    const whole = Buffer.allocUnsafe(length);
+    readFully(this.#fd, whole, from);
+    return whole;
+  }
+
+  /** The position of the next magic, complete or cut off by the end; the end if there is none. */
+  findMagic(from: number): number {
+    let at = from;
+    while (at < this.#size) {
+      const index = this.#locate(at, Math.min(this.#size - at, MAGIC_BYTES.length));
+      if (index < 0) return this.#size;
+      const hit = this.#buffer.subarray(0, this.#filled).indexOf(MAGIC_BYTES, index);
+      if (hit >= 0) return this.#start + hit;
+      const next = this.#start + this.#filled - (MAGIC_BYTES.length - 1);
+      if (next <= at) return this.#size;
+      at = next;
+    }
+    return this.#size;
+  }
+
+  #checksum(from: number, length: number, before: number): number {
+    let crc = before;
+    let at = from;
+    const end = from + length;
+    while (at < end) {
+      const step = Math.min(end - at, this.#buffer.length);
+      const index = this.#locate(at, step);
+      if (index < 0) return -1;
+      crc = crc32(this.#buffer, index, index + step, crc);
+      at += step;
+    }
+    return crc;
+  }
+
+  /** The index of these bytes in the buffer, or -1 if the file does not have them any more. */
+  #locate(at: number, length: number): number {
+    if (at < this.#start || at + length > this.#start + this.#filled) {
+      const wanted = Math.min(this.#buffer.length, this.#size - at);
+      this.#start = at;
+      this.#filled = readFully(this.#fd, this.#buffer.subarray(0, wanted), at);
+    }
+    return at + length <= this.#start + this.#filled ? at - this.#start : -1;
+  }
+}
+
+interface ScanVisitor {
+  /** The payload is valid only during the call. Returning false ends the scan. */
   record(at: number, payload: Buffer): boolean | undefined;
   damage?(damage: Damage): void;
 }
@@ -28,14 +163,14 @@ export interface ScanVisitor {
 export interface ScanOptions {
   readonly from?: number;
   readonly to?: number;
-  /** A length above this is taken for damage. */
+  /** A larger length counts as damage. */
   readonly maxPayload?: number;
 }
 
-export interface ScanEnd {
-  /** Where the last good record ends; `from` where there was none. */
+interface ScanEnd {
+  /** The end of the last good record; `from` if there was none. */
   readonly goodEnd: number;
-  /** Where the scan was to end: `to`, or the size of the file. */
+  /** The end of the scan: `to`, or the size of the file. */
   readonly size: number;
 }
 
@@ -52,7 +187,7 @@ export function scanRecords(fd: number, visitor: ScanVisitor, options: ScanOptio
     const found = window.check(at);
     if (found.good) {
       if (skippedFrom >= 0) {
-        // A record that runs past the end is no cut where others follow: its length is wrong.
+        // Good records follow, so the record was not cut off: its length is wrong.
         if (reason === "cut off") reason = "bad length";
         visitor.damage?.({ at: skippedFrom, bytes: at - skippedFrom, reason });
         skippedFrom = -1;

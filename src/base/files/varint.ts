@@ -1,5 +1,5 @@
 /**
- * Whole numbers from 0 to 2^53 - 1 in 1 to 8 bytes: seven bits a byte, lowest first, the top bit set on all but the last.
+ * Integers from 0 to 2^53 - 1 in 1 to 8 bytes: seven bits per byte, lowest first, the top bit set in all but the last.
  */
 import { LaboroError } from "../errors.js";
 
@@ -9,7 +9,7 @@ export function varintSize(value: number): number {
   return size;
 }
 
-/** Writes the number at `at` and says where the next byte goes. */
+/** Writes the number at `at` and returns the position after it. */
 export function writeVarint(bytes: Uint8Array, at: number, value: number): number {
   let rest = value;
   let next = at;
@@ -30,7 +30,7 @@ export function encodeVarints(values: readonly number[]): Uint8Array {
   return bytes;
 }
 
-/** Reads numbers one after the other; bytes that end too early or run too long are LABORO_DATA_CORRUPT. */
+/** Reads one number after the other. Throws LABORO_DATA_CORRUPT if the bytes end too early or a number is too long. */
 export class VarintReader {
   at: number;
   readonly #bytes: Uint8Array;

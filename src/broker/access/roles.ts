@@ -1,5 +1,6 @@
 /** What a token allows. */
 export const ROLES = ["admin", "client", "worker", "read", "fuq"] as const;
+/** What the holder of a token may do. */
 export type Role = (typeof ROLES)[number];
 
 /** The role that an operation requires; `any` is any known token. */

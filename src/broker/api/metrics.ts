@@ -4,9 +4,10 @@ import { Registry } from "prom-client";
 import { now } from "../../base/clock.js";
 import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
+import type { LimitInfo } from "../limits.js";
 import type { BrokerInfo } from "../operations/operation.js";
 import { services } from "../operations/services.js";
-import { BUCKETS, boundOf, type Histogram } from "../stats/histogram.js";
+import { BUCKETS, boundOf, type Histogram } from "../stats/counters.js";
 import { countRequests, countWork, countWorkers, oldestWait } from "../stats/load.js";
 import { SharedResponses } from "./shared-responses.js";
 
@@ -24,6 +25,7 @@ interface ScrapeData {
   readonly workerCounts: ReturnType<typeof countWorkers>;
   readonly requests: ReturnType<typeof countRequests>;
   readonly services: readonly Service[];
+  readonly limits: readonly LimitInfo[];
   readonly disk: { readonly free: number; readonly total: number } | undefined;
 }
 
@@ -38,6 +40,8 @@ export interface Metric {
 
 /** Services with series of their own. The others are in the totals only, so the number of series is bounded. */
 const SERVICES = 100;
+/** Limits with series of their own: those that most tasks wait for. */
+const LIMITS = 100;
 
 const one = (value: number): MetricSample[] => [{ value, labels: {} }];
 const by = (label: string, counts: Readonly<Record<string, number>>): MetricSample[] =>
@@ -48,6 +52,12 @@ const perService = (value: (service: Service) => number | undefined) => (scrape:
     const { name, pool } = service;
     const found = value(service);
     return found === undefined ? [] : [{ value: found, labels: { service: name, pool } }];
+  });
+
+const perLimit = (value: (limit: LimitInfo) => number | undefined) => (scrape: ScrapeData) =>
+  scrape.limits.flatMap((limit) => {
+    const found = value(limit);
+    return found === undefined ? [] : [{ value: found, labels: { limit: limit.name } }];
   });
 
 /** A Prometheus histogram: each bucket includes all smaller ones. */
@@ -159,6 +169,46 @@ export const METRICS: readonly Metric[] = [
     "Those of them that failed",
     perService(({ failed }) => failed),
   ),
+  metric(
+    "limit_tasks_waiting",
+    "gauge",
+    "Tasks of jobs that name it that are not at a worker",
+    perLimit(({ waiting }) => waiting),
+  ),
+  metric(
+    "limit_tasks_running",
+    "gauge",
+    "Tasks at workers that count against it, at all brokers",
+    perLimit(({ running }) => running),
+  ),
+  metric(
+    "limit_max_running",
+    "gauge",
+    "At most this many run",
+    perLimit(({ rule }) => rule.running),
+  ),
+  metric(
+    "limit_starts",
+    "gauge",
+    "Starts within the interval of its rate, at all brokers",
+    perLimit(({ rule, starts }) => (rule.rate === undefined ? undefined : starts)),
+  ),
+  metric(
+    "limit_max_starts",
+    "gauge",
+    "At most this many within its interval",
+    perLimit(({ rule }) => rule.rate?.starts),
+  ),
+  metric("schedule_runs_total", "counter", "Runs that schedules have started", ({ core }) =>
+    one(core.schedules.runCounts.started),
+  ),
+  metric("schedule_skipped_total", "counter", "Points in time of schedules without a run", ({ core }) => {
+    const { overlap, missed, refused } = core.schedules.runCounts;
+    return by("reason", { overlap, missed, refused });
+  }),
+  metric("schedule_late_seconds", "gauge", "How late the earliest scheduled run is", ({ core }) =>
+    one(core.schedules.late() / 1000),
+  ),
   metric("events_total", "counter", "Events", ({ core }) => one(core.events.last % 2 ** 32)),
   metric("commits_total", "counter", "Batches written to the store", ({ core }) => one(core.counters.commits)),
   metric("disk_bytes", "gauge", "Space on the disk of the data directory", ({ disk }) =>
@@ -218,6 +268,7 @@ export class Metrics {
       workerCounts: countWorkers(this.#core),
       requests: countRequests(this.#core),
       services: found.services.slice(0, SERVICES),
+      limits: (await this.#core.limits.list()).sort((a, b) => b.waiting - a.waiting).slice(0, LIMITS),
       disk: await this.#info.disk?.().catch(() => undefined),
     };
     return this.#registry.metrics();

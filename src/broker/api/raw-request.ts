@@ -4,7 +4,7 @@ import type { Core } from "../core.js";
 import { perform } from "../operations/index.js";
 import type { OperationContext } from "../operations/operation.js";
 import { request as operation } from "../operations/services.js";
-import { inputOf } from "./input.js";
+import { inputOf } from "./json.js";
 
 const TIMEOUT_HEADER = "laboro-timeout-ms";
 

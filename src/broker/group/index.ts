@@ -1,9 +1,11 @@
 /** A broker as a member of a group that shares a store: heartbeats, changes by other brokers, and operations sent to them. */
 
+import { now } from "../../base/clock.js";
 import { asLaboroError, type LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { onRemoteIdle, releaseAllWaiting, STANDING_BUCKET } from "../../dispatch/index.js";
-import type { Group } from "../../model/store-group.js";
+import { onLimitsFreed, onRemoteIdle, releaseAllWaiting, STANDING_BUCKET } from "../../dispatch/index.js";
+import { LIMIT_BUCKET } from "../../model/limit.js";
+import { type Group, SCHEDULE_BUCKET } from "../../model/store-group.js";
 import type { BrokerGroup, GroupBroker } from "../config/group.js";
 import type { Core } from "../core.js";
 import { PeerForwarder } from "./forwarding.js";
@@ -12,8 +14,8 @@ import { type LiveMember, Membership } from "./membership.js";
 import { type ConnectPeer, Peers, urlOf } from "./peers.js";
 import { RemoteChanges } from "./remote-changes.js";
 import { sharedFingerprint } from "./shared-access.js";
-import { applyStandings } from "./standings.js";
-import { WorkerMoves } from "./worker-moves.js";
+import { TransactionSubmissions } from "./transaction-submissions.js";
+import { applyStandings, WorkerMoves } from "./worker-moves.js";
 
 export interface GroupOptions extends SelfInfo {
   readonly leaseMs: number;
@@ -24,7 +26,7 @@ export interface GroupOptions extends SelfInfo {
   readonly connect: ConnectPeer;
 }
 
-/** Polls between two reads of the standings, and between two checks for idle workers at other brokers. */
+/** Polls between two reads of the standings and limits, and between two checks for idle workers at other brokers. */
 const POLLS_PER_STANDINGS_READ = 10;
 const POLLS_PER_REBALANCE = 3;
 
@@ -35,6 +37,7 @@ export class BrokerInGroup implements BrokerGroup {
   readonly #membership: Membership;
   readonly #remoteChanges: RemoteChanges;
   readonly #peers: Peers;
+  readonly #submissions: TransactionSubmissions | undefined;
   readonly #listeners = new Set<() => void>();
   #polls = 0;
   #refreshing = false;
@@ -55,14 +58,22 @@ export class BrokerInGroup implements BrokerGroup {
     this.#remoteChanges = new RemoteChanges(core, group, {
       log,
       onTextChanged: (bucket) => {
+        if (bucket === SCHEDULE_BUCKET) core.schedules.look();
         if (bucket === STANDING_BUCKET) this.#applyStandings();
+        if (bucket === LIMIT_BUCKET) this.#applyLimits();
       },
+      onLimitsFreed: () => core.decide((out) => onLimitsFreed(core.state, out, now())),
+      onSubmitted: () => void this.#submissions?.take(),
       onPolled: () => this.#onPolled(),
     });
+    if (group.submissions !== undefined) {
+      this.#submissions = new TransactionSubmissions(core, group.submissions, log);
+    }
     core.joinGroup({
       ...{ group: this, membership: this.#membership, peers: this.#peers },
       moves: new WorkerMoves(core, this.#peers),
       loadJobs: (jobs) => this.#remoteChanges.loadJobs(jobs),
+      ...(this.#submissions && { submitted: (id) => this.#submissions?.find(id) ?? Promise.resolve(undefined) }),
     });
     core.requests.forwarder = new PeerForwarder(this.#peers, () => this.#refresh());
     core.maintenance.onChanged(() => {
@@ -137,6 +148,7 @@ export class BrokerInGroup implements BrokerGroup {
   }
 
   #onPolled(): void {
+    void this.#submissions?.take();
     this.#membership.announce();
     this.#releaseLeases();
     // Heartbeats are a few seconds old. Tasks that are released in vain are leased again when slots are free.
@@ -146,7 +158,10 @@ export class BrokerInGroup implements BrokerGroup {
     ) {
       this.#core.decide((out) => onRemoteIdle(this.#core.state, out));
     }
-    if (++this.#polls % POLLS_PER_STANDINGS_READ === 0) this.#applyStandings();
+    this.#core.decide((out) => onLimitsFreed(this.#core.state, out, now()));
+    if (++this.#polls % POLLS_PER_STANDINGS_READ !== 0) return;
+    this.#applyStandings();
+    this.#applyLimits();
   }
 
   /** A broker that is drained releases its waiting tasks. */
@@ -160,6 +175,12 @@ export class BrokerInGroup implements BrokerGroup {
     applyStandings(this.#core).catch((cause: unknown) =>
       this.#options.log.info({ error: String(cause) }, "cannot read the standings of workers at other brokers"),
     );
+  }
+
+  #applyLimits(): void {
+    this.#core.limits
+      .refresh()
+      .catch((cause: unknown) => this.#options.log.info({ error: String(cause) }, "cannot read the limits"));
   }
 
   /** Reads the members again: one may offer a new service. */

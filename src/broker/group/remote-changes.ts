@@ -5,16 +5,17 @@
  * What was read may be older than a change made here meanwhile. So a job is read again if it was changed here during the read, and stored
  * counters are used only if no commit of this broker has changed them meanwhile.
  */
-
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { onMayLease } from "../../dispatch/index.js";
+import { onJobsDue, onMayLease, onProgress, onRemoteCancel, onRemoteHold } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
-import type { Counters } from "../../model/job.js";
+import { type Counters, finishedCount, type Job, type JobEnd } from "../../model/job.js";
+import { countOf, difference, type Ranges } from "../../model/ranges.js";
 import type { Group, JobSummary } from "../../model/store-group.js";
 import type { Core } from "../core.js";
-import { addRemoteJob, applyJob, applyProgress } from "./job-changes.js";
+import { endsOf } from "../dependencies.js";
+import type { EventBody } from "../events.js";
 
 /** How often all open jobs are polled. With many jobs polling takes at most a tenth of the time. */
 const POLL_MS = 1_000;
@@ -27,6 +28,10 @@ export interface RemoteChangesOptions {
   readonly log: Log;
   /** A value in this bucket of the store has changed. */
   readonly onTextChanged: (bucket: string) => void;
+  /** Tasks that counted against limits have ended at another broker. */
+  readonly onLimitsFreed: () => void;
+  /** A transaction of an application has submitted a job. */
+  readonly onSubmitted: () => void;
   /** Called after each poll. */
   readonly onPolled: () => void;
 }
@@ -50,8 +55,10 @@ export class RemoteChanges {
   }
 
   start(): void {
-    this.#group.listen(({ job, bucket }) => {
+    this.#group.listen(({ job, bucket, submitted, limits }) => {
       if (this.#over) return;
+      if (limits === true) this.#options.onLimitsFreed();
+      if (submitted === true) this.#options.onSubmitted();
       if (bucket !== undefined) this.#options.onTextChanged(bucket);
       if (job === undefined) return;
       this.#due.add(job);
@@ -68,7 +75,7 @@ export class RemoteChanges {
   /** Resolves when dispatch knows each of these jobs that is open. */
   async loadJobs(jobs: readonly JobId[]): Promise<void> {
     for (const job of [...new Set(jobs)].sort((a, b) => a - b)) {
-      if (!this.#core.state.jobs.has(job)) await this.#read(job);
+      if (!this.#core.state.jobs.has(job)) await this.#read(job, true);
     }
   }
 
@@ -104,14 +111,16 @@ export class RemoteChanges {
     if (this.#over) return;
     const open = new Set<JobId>();
     for (const summary of summaries) {
-      const { job, changeMark } = summary;
+      const { job, changeMark, ownChanges } = summary;
       open.add(job);
-      if (this.#marks.get(job) !== changeMark || !state.jobs.has(job)) this.#due.add(job);
+      const changed = this.#marks.get(job) !== changeMark && !ownChanges;
+      // One that has ended here meanwhile was open before.
+      if (changed || !(state.jobs.has(job) || before.has(job))) this.#due.add(job);
       else this.#applySummary(summary, before.get(job));
       this.#marks.set(job, changeMark);
     }
     for (const job of this.#marks.keys()) if (!open.has(job)) this.#marks.delete(job);
-    for (const job of before.keys()) if (!open.has(job)) this.#due.add(job);
+    for (const job of before.keys()) if (!open.has(job) && state.jobs.has(job)) this.#due.add(job);
     for (const job of jobs.endWatchers.keys()) if (!state.jobs.has(job)) this.#due.add(job);
     await this.#readDue();
     this.#options.onPolled();
@@ -146,8 +155,10 @@ export class RemoteChanges {
     }
   }
 
-  #read(job: JobId): Promise<void> {
-    const reading = (this.#reading.get(job) ?? Promise.resolve()).catch(() => {}).then(() => this.#readJob(job));
+  /** `wanted`: also where it is delayed. */
+  #read(job: JobId, wanted = false): Promise<void> {
+    const before = (this.#reading.get(job) ?? Promise.resolve()).catch(() => {});
+    const reading = before.then(() => this.#readJob(job, wanted));
     this.#reading.set(job, reading);
     const done = (): void => {
       if (this.#reading.get(job) === reading) this.#reading.delete(job);
@@ -156,17 +167,26 @@ export class RemoteChanges {
     return reading;
   }
 
-  async #readJob(id: JobId): Promise<void> {
+  async #readJob(id: JobId, wanted: boolean): Promise<void> {
     const { jobs, state, store } = this.#core;
     for (let reads = 0; reads < READS && !this.#over; reads++) {
       await jobs.unlocked(id);
       const revision = jobs.revisionOf(id);
       const counters = jobs.countersOf(id);
-      const job = await store.job(id);
+      let job = await store.job(id);
+      if (job === undefined && !state.jobs.has(id) && this.#group.submissions !== undefined) {
+        // Submitted by a transaction and not stored yet, it is not a job that was removed.
+        if (await this.#group.submissions.waits(id)) return;
+        job = await store.job(id);
+      }
       if (this.#over) return;
       if (jobs.revisionOf(id) !== revision) continue;
       if (job === undefined || job.ended !== undefined || state.jobs.has(id)) {
         applyJob(this.#core, id, job, jobs.countersOf(id) === counters);
+        return;
+      }
+      if (job.delayed === true && !wanted) {
+        this.#core.delays.added(job);
         return;
       }
       // Then it is read once more: it may have been changed while it was added.
@@ -175,3 +195,92 @@ export class RemoteChanges {
     this.#due.add(id);
   }
 }
+
+/** Applies changes that another broker made to a job: to dispatch, to callers that wait for its end, and to the events. */
+
+/** Ranges listed in one event. */
+const LISTED = 256;
+
+/** Adds a job that was submitted to another broker to dispatch. */
+export async function addRemoteJob(core: Core, job: Job): Promise<void> {
+  await core.jobs.withLock(job.id, async () => {
+    const others: JobId[] = [];
+    // A dependency that was removed has succeeded: otherwise this job would have been cancelled.
+    for (const { job: other } of job.after) if ((await core.store.job(other)) !== undefined) others.push(other);
+    const ends = others.length === 0 ? new Map<JobId, JobEnd>() : await endsOf(core, others);
+    if (core.state.jobs.has(job.id)) return;
+    core.jobs.stored(job, undefined, ends);
+    core.decide((out) => onMayLease(core.state, out, job.id));
+    core.publish([{ kind: "job-added", job: job.id, name: job.name, count: job.count }]);
+  });
+}
+
+/** Applies a job as the store has it; undefined if it was removed. Its counters are used only if `countersValid`. */
+export function applyJob(core: Core, id: JobId, job: Job | undefined, countersValid: boolean): void {
+  const known = core.state.jobs.get(id);
+  if (job === undefined) {
+    // It ended and was removed before it was read here. The broker that saw its end has cancelled the jobs that must not run after it.
+    if (known !== undefined) endJob(core, id, core.jobs.countersOf(id) ?? known.job.counters, "succeeded");
+    core.publish([{ kind: "job-removed", job: id }]);
+    return;
+  }
+  if (job.ended !== undefined) {
+    if (known !== undefined) endJob(core, id, job.counters, job.ended.state);
+    else core.jobs.endWatchers.notify(id, job.ended.state);
+    return;
+  }
+  if (known === undefined) return;
+  if (known.delayed && known.job.delayed === true && job.delayed === undefined)
+    core.decide((out) => onJobsDue(core.state, out, [id], now()));
+  if (known.held !== job.held) {
+    core.decide((out) => onRemoteHold(core.state, out, id, job.held, now()));
+    core.publish([{ kind: job.held ? "job-held" : "job-released", job: id }]);
+  }
+  applyCancels(core, job, known.cancels);
+  if (countersValid) applyProgress(core, id, job.counters);
+}
+
+function applyCancels(core: Core, job: Job, before: Ranges): void {
+  const known = core.state.jobs.get(job.id);
+  const again = before.flatMap((range) => difference(range, job.cancels));
+  if (known !== undefined && again.length > 0) {
+    // Rerun at another broker: they wait there, or can be leased.
+    known.cancels = job.cancels;
+    core.decide((out) => onMayLease(core.state, out, job.id));
+    core.publish([{ kind: "job-rerun", job: job.id, count: countOf(again) }]);
+  }
+  const added = job.cancels.flatMap((range) => difference(range, before));
+  if (added.length === 0) return;
+  core.decide((out) => onRemoteCancel(core.state, out, job.id, added));
+  const reason = job.reason === undefined ? {} : { reason: job.reason };
+  core.publish([{ kind: "job-cancelled", job: job.id, tasks: added.slice(0, LISTED), ...reason }]);
+}
+
+/** Applies the stored counters of an open job. */
+export function applyProgress(core: Core, id: JobId, counters: Counters): void {
+  const before = core.jobs.countersOf(id);
+  if (before === undefined || sameCounters(before, counters)) return;
+  core.publish([tasksEnded(id, counters)]);
+  core.decide((out) => onProgress(core.state, out, id, { counters }, now()));
+  // Fewer than before: some were rerun, and may be leased here.
+  if (finishedCount(counters) < finishedCount(before)) core.decide((out) => onMayLease(core.state, out, id));
+}
+
+function endJob(core: Core, id: JobId, counters: Counters, ended: JobEnd): void {
+  core.publish([tasksEnded(id, counters), { kind: "job-ended", job: id, state: ended, counters }]);
+  core.decide((out) => onProgress(core.state, out, id, { counters, ended }, now()));
+}
+
+const sameCounters = (a: Counters, b: Counters): boolean =>
+  a.succeeded === b.succeeded && a.failed === b.failed && a.cancelled === b.cancelled;
+
+/** This broker does not know which tasks. */
+const tasksEnded = (job: JobId, counters: Counters): EventBody => ({
+  kind: "tasks-ended",
+  job,
+  succeeded: [],
+  failed: [],
+  cancelled: [],
+  truncated: true,
+  counters,
+});

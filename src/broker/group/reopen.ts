@@ -14,19 +14,19 @@ import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { SILENT } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
-import type { Broker, BrokerHost, RunningBroker, ServerOptions } from "../options.js";
+import type { Broker, BrokerHost, ServerOptions, StartedBroker } from "../options.js";
 import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
 import { DEFAULT_LEASE_MS } from "./membership.js";
 import { standBy } from "./standby.js";
 
-export type OpenBroker = (options: ServerOptions, host: BrokerHost) => Promise<RunningBroker>;
+export type OpenBroker = (options: ServerOptions, host: BrokerHost) => Promise<StartedBroker>;
 
 /** Between two tries to reopen. */
 const RETRY_MS = 500;
 /** A fallback that steps back waits this long for its workers to leave. */
 const DRAIN_MS = 1_000;
 
-export async function startInGroup(options: ServerOptions, open: OpenBroker): Promise<RunningBroker> {
+export async function startInGroup(options: ServerOptions, open: OpenBroker): Promise<StartedBroker> {
   const directory = openGroupDirectory(options.dir, options.allowNetworkFilesystem ?? false);
   const broker = new ReopeningBroker(options, open, directory);
   try {
@@ -38,12 +38,12 @@ export async function startInGroup(options: ServerOptions, open: OpenBroker): Pr
   }
 }
 
-class ReopeningBroker implements RunningBroker {
+class ReopeningBroker implements StartedBroker {
   readonly #options: ServerOptions;
   readonly #open: OpenBroker;
   readonly #directory: GroupDirectory;
   readonly #stopping = new AbortController();
-  #broker: RunningBroker | undefined;
+  #broker: StartedBroker | undefined;
   /** The port of the first opening, used for the next ones too. */
   #port: number | undefined;
   #changing: Promise<void> = Promise.resolve();
@@ -111,7 +111,7 @@ class ReopeningBroker implements RunningBroker {
     this.#directory.release();
   }
 
-  get #current(): RunningBroker {
+  get #current(): StartedBroker {
     if (this.#broker !== undefined) return this.#broker;
     throw new LaboroError("LABORO_BROKER_STOPPING", "the listeners of this broker are closed at the moment");
   }

@@ -7,9 +7,15 @@ import { X509Certificate } from "node:crypto";
 import { LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
-import { loadOrCreateAdminToken } from "../access/access-file.js";
 import type { AgreeOnCa, CertificatePair } from "../access/certificates.js";
-import { areTokens, storedOrNewTokens, type Token, Tokens, writeTokens } from "../access/tokens.js";
+import {
+  areTokens,
+  loadOrCreateAdminToken,
+  storedOrNewTokens,
+  type Token,
+  Tokens,
+  writeTokens,
+} from "../access/tokens.js";
 import type { Core } from "../core.js";
 
 const BUCKET = "access";

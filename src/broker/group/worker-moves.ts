@@ -5,6 +5,8 @@
  * The connection of a worker that has moved may look open here for a while. Then the broker only remembers that another one has seen it
  * since, and waits for the end of the connection. Clocks differ, so two brokers cannot compare who saw the worker last.
  */
+
+import { STANDING_BUCKET, type StandingRecord } from "../../dispatch/index.js";
 import type { WorkerId } from "../../model/ids.js";
 import type { Core } from "../core.js";
 import type { Peers } from "./peers.js";
@@ -57,4 +59,18 @@ export class WorkerMoves {
   isHere(worker: WorkerId): boolean {
     return this.#core.portOf(worker) !== undefined && !this.#doubtful.has(worker);
   }
+}
+
+/** The standings of workers at other brokers, read from the store. Those of workers at this broker are counted here. */
+
+export async function applyStandings(core: Core): Promise<void> {
+  const { state, store } = core;
+  if (!state.settings.standing) return;
+  const stored = await store.keyValues(STANDING_BUCKET);
+  const here = new Set<string>();
+  for (const { connected, profile } of state.workers.values()) if (connected) here.add(profile.name);
+  for (const { key, value } of stored)
+    if (!here.has(key)) state.standings.set(key, JSON.parse(value) as StandingRecord);
+  const known = new Set(stored.map(({ key }) => key));
+  for (const name of state.standings.keys()) if (!known.has(name) && !here.has(name)) state.standings.delete(name);
 }

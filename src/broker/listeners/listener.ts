@@ -1,6 +1,8 @@
 /** The listener of an old protocol, and what it is given. */
 
+import { isLoopback } from "../../base/addresses.js";
 import type { ConnectionGuard } from "../../base/connection-guard.js";
+import { badInput } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { PeerErrors } from "../../base/peer-errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
@@ -8,6 +10,7 @@ import type { Core } from "../core.js";
 
 /** They open only when named. */
 export const LISTENER_NAMES = ["fuq", "fuq1", "runexp", "round-robin", "scale0"] as const;
+/** A protocol that has a listener of its own. */
 export type ListenerName = (typeof LISTENER_NAMES)[number];
 
 /** Where a listener opens: one port, or as many as its protocol has. 0 takes any free one. */
@@ -57,3 +60,77 @@ export interface Listener {
 }
 
 export type ListenerFactory = (context: ListenerContext, address: ListenerAddress) => Promise<Listener>;
+
+/** The listeners of old protocols that an operator requests with `--protocol`: their syntax, and which are refused. */
+
+/** The ports of each, unless others are given. */
+const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
+  fuq: [5430],
+  fuq1: [5431],
+  runexp: [5433],
+  "round-robin": [6714],
+  scale0: [8080, 8081, 8082],
+};
+
+/** A listener to open. */
+export interface ListenerRequest extends ListenerAddress {
+  readonly name: ListenerName;
+  /** The pool of its workers, where it differs from that of all listeners. */
+  readonly pool?: string;
+}
+
+/** A listener that is open. */
+export interface OpenListener extends Listener {
+  readonly name: ListenerName;
+}
+
+const LOOPBACK = "127.0.0.1";
+
+/** `NAME`, `all`, `NAME=HOST`, `NAME=HOST:PORT`, `NAME=HOST:PORT,PORT,PORT` or `NAME=PORT`. */
+export function parseListener(text: string): readonly ListenerRequest[] {
+  const [name = "", address] = splitOnce(text, "=");
+  if (name === "all" && address === undefined)
+    return LISTENER_NAMES.map((one) => ({ name: one, ...defaultAddress(one) }));
+  const known = LISTENER_NAMES.find((one) => one === name);
+  if (name === "all")
+    throw badInput("all takes no address: name each protocol with its own, as in runexp=127.0.0.1:5433");
+  if (known === undefined) {
+    throw badInput(`there is no protocol ${name}: ${LISTENER_NAMES.join(", ")} or all`);
+  }
+  return [{ name: known, ...(address === undefined ? defaultAddress(known) : parseAddress(known, address)) }];
+}
+
+const defaultAddress = (name: ListenerName): ListenerAddress => ({ host: LOOPBACK, ports: DEFAULT_PORTS[name] });
+
+function parseAddress(name: ListenerName, text: string): ListenerAddress {
+  const found = /^(?:(?:\[(?<v6>[^\]]+)\]|(?<host>[^:,[\]]*[^:,[\]\d][^:,[\]]*))(?::(?=\d)|$))?(?<ports>[\d,]+)?$/.exec(
+    text,
+  );
+  const host = found?.groups?.v6 ?? found?.groups?.host ?? LOOPBACK;
+  const ports = found?.groups?.ports?.split(",").map(Number);
+  const wanted = DEFAULT_PORTS[name].length;
+  if (found === null || ports?.some((port) => Number.isNaN(port) || port > 65_535) || text === "") {
+    throw badInput(`--protocol ${name}=${text}: expected ADDRESS, PORT or ADDRESS:PORT`);
+  }
+  if (ports !== undefined && ports.length !== wanted) {
+    throw badInput(`--protocol ${name}=${text}: this protocol has ${wanted} ports, not ${ports.length}`);
+  }
+  return { host, ports: ports ?? DEFAULT_PORTS[name] };
+}
+
+function splitOnce(text: string, by: string): [string, string | undefined] {
+  const at = text.indexOf(by);
+  return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + by.length)];
+}
+
+/** These listeners have no authentication, so they open on loopback only, unless the operator insists. */
+export function checkListeners(listeners: readonly ListenerRequest[], insecure: boolean): void {
+  for (const { name, host } of listeners) {
+    if (insecure || isLoopback(host)) continue;
+    throw badInput(
+      `the ${name} listener has no authentication, and other machines can reach ${host}: --insecure opens it all the same`,
+    );
+  }
+  const twice = listeners.find(({ name }, at) => listeners.findIndex((other) => other.name === name) !== at);
+  if (twice !== undefined) throw badInput(`protocol ${twice.name} is given twice`);
+}

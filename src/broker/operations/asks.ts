@@ -32,7 +32,7 @@ export const ASK_BOUNDS: AskBounds = {
 const READS = 32;
 
 class Count {
-  readonly #now = { asks: 0, bytes: 0, follows: 0 };
+  readonly #now: Record<keyof AskBound, number> = { asks: 0, bytes: 0, follows: 0 };
   readonly #bound: AskBound;
   readonly #whose: string;
 
@@ -41,18 +41,23 @@ class Count {
     this.#whose = whose;
   }
 
-  check(more: AskBound): void {
-    for (const kind of ["asks", "bytes", "follows"] as const) {
-      if (this.#now[kind] + more[kind] <= this.#bound[kind]) continue;
-      const why = `${this.#whose} has unanswered operations and requests already (${kind}: ${this.#now[kind]})`;
-      throw new LaboroError("LABORO_QUEUE_FULL", why);
-    }
+  /** Throws where one ask more, with so many bytes, is too much. */
+  check(bytes: number, follows: number): void {
+    const { asks, bytes: most, follows: mostFollows } = this.#bound;
+    if (this.#now.asks + 1 > asks) throw this.#full("asks");
+    if (this.#now.bytes + bytes > most) throw this.#full("bytes");
+    if (this.#now.follows + follows > mostFollows) throw this.#full("follows");
   }
 
-  add({ asks, bytes, follows }: AskBound, times: 1 | -1): void {
-    this.#now.asks += asks * times;
-    this.#now.bytes += bytes * times;
-    this.#now.follows += follows * times;
+  #full(kind: keyof AskBound): LaboroError {
+    const why = `${this.#whose} has unanswered operations and requests already (${kind}: ${this.#now[kind]})`;
+    return new LaboroError("LABORO_QUEUE_FULL", why);
+  }
+
+  add(asks: 1 | -1, bytes: number, follows: number): void {
+    this.#now.asks += asks;
+    this.#now.bytes += bytes;
+    this.#now.follows += follows;
   }
 }
 
@@ -84,12 +89,18 @@ export class ConnectionAsks {
 
   /** Something was asked. Returns the function to call when it is answered. Throws LABORO_QUEUE_FULL. */
   begin(bytes: number, follows = 0): () => void {
-    const ask = { asks: 1, bytes, follows };
-    for (const count of this.#counts) count.check(ask);
-    for (const count of this.#counts) count.add(ask, 1);
-    return () => {
-      for (const count of this.#counts) count.add(ask, -1);
-    };
+    this.add(bytes, follows);
+    return () => this.remove(bytes, follows);
+  }
+
+  /** As `begin`, without a function to call: `remove` must follow once, with the same numbers. Throws LABORO_QUEUE_FULL. */
+  add(bytes: number, follows = 0): void {
+    for (const count of this.#counts) count.check(bytes, follows);
+    for (const count of this.#counts) count.add(1, bytes, follows);
+  }
+
+  remove(bytes: number, follows = 0): void {
+    for (const count of this.#counts) count.add(-1, -bytes, -follows);
   }
 
   /** Reads when it is this connection's turn: one with thousands of questions does not delay the others. */

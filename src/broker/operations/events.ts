@@ -5,7 +5,7 @@ import * as s from "../../model/schema.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
-import { limit, rangesOut, waitMs } from "./shared-fields.js";
+import { index, limit, number, progress, rangesOut, waitMs } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const counters = s.object({ succeeded: s.count(), failed: s.count(), cancelled: s.count() });
@@ -18,15 +18,23 @@ export const eventView = s.object({
     "job-added",
     "job-held",
     "job-released",
+    "job-due",
     "job-cancelled",
     "job-rerun",
     "job-ended",
     "job-removed",
     "tasks-ended",
+    "task-progress",
     "worker-joined",
     "worker-disconnected",
     "worker-left",
     "worker-draining",
+    "schedule-set",
+    "schedule-removed",
+    "schedule-paused",
+    "schedule-resumed",
+    "schedule-run",
+    "schedule-skipped",
     "broker-halted",
     "broker-resumed",
   ),
@@ -39,9 +47,15 @@ export const eventView = s.object({
   succeeded: s.optional(rangesOut),
   failed: s.optional(rangesOut),
   cancelled: s.optional(rangesOut),
+  index: s.optional(index),
+  number: s.optional(number),
+  attempt: s.optional(s.count()),
+  progress: s.optional(progress),
   truncated: s.optional(s.described(s.flag(), "not all tasks are listed; the counters are complete")),
   counters: s.optional(counters),
   worker: s.optional(s.text()),
+  schedule: s.optional(s.text()),
+  due: s.optional(s.described(s.number(), "the point in time that a run is for, in milliseconds since 1970")),
   code: s.optional(s.text()),
   message: s.optional(s.text(65_536)),
 });

@@ -13,15 +13,26 @@ import { events } from "./events.js";
 import { history } from "./history.js";
 import { clean, jobs, remove } from "./job-list.js";
 import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
+import { limitRemove, limitSet, limits } from "./limits.js";
 import { type AnyOperation, authorize, type OperationContext } from "./operation.js";
 import { output } from "./output.js";
 import { overview, permissionsOperation } from "./overview.js";
 import { PEER_OPERATIONS } from "./peer-operations.js";
 import { rerun } from "./rerun.js";
+import {
+  schedule,
+  scheduleEdit,
+  schedulePause,
+  scheduleRemove,
+  scheduleResume,
+  scheduleRun,
+  scheduleSet,
+  schedules,
+} from "./schedules.js";
 import { request, services } from "./services.js";
 import { loginLink, status } from "./status.js";
 import { taskMap } from "./task-map.js";
-import { entries, explain, running, task, tasks } from "./tasks.js";
+import { entries, explain, running, task, tasks, usage } from "./tasks.js";
 import { workerPage } from "./worker-page.js";
 import { drain, forgive, stop, workers } from "./workers.js";
 
@@ -35,6 +46,7 @@ export const OPERATIONS = {
   wait,
   tasks,
   running,
+  usage,
   taskMap,
   task,
   output,
@@ -46,6 +58,14 @@ export const OPERATIONS = {
   rerun,
   remove,
   clean,
+  schedules,
+  schedule,
+  scheduleSet,
+  scheduleEdit,
+  schedulePause,
+  scheduleResume,
+  scheduleRun,
+  scheduleRemove,
   workers,
   workerPage,
   drain,
@@ -54,6 +74,9 @@ export const OPERATIONS = {
   config,
   configSet,
   configHistory,
+  limits,
+  limitSet,
+  limitRemove,
   drainBroker,
   brokers,
   stepBack,

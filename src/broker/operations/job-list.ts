@@ -6,7 +6,7 @@ import type { JobId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { JobFilter } from "../../model/store.js";
 import type { Core } from "../core.js";
-import { tasksAtPeers } from "../group/load.js";
+import { tasksAtPeers } from "../group/heartbeat-info.js";
 import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
 import { operation } from "./operation.js";
 import { job, limit, nothing, requireJob } from "./shared-fields.js";
@@ -24,6 +24,7 @@ const listInput = s.object({
   name: s.optional(s.described(s.text(), "its name; * stands for any text")),
   pool: s.optional(s.text()),
   key: s.optional(s.text()),
+  batchKey: s.optional(s.text()),
   idempotencyKey: s.optional(s.described(s.text(), "the job that was submitted with this one")),
   createdFrom: s.optional(s.described(s.number(), "milliseconds since 1970")),
   createdBefore: s.optional(s.described(s.number(), "milliseconds since 1970")),
@@ -63,7 +64,7 @@ export const jobs = operation({
 
 /** The store knows only whether a job is open or how it ended; the state of an open job is known in dispatch. */
 function filterOf(given: s.ReadType<typeof listInput>): JobFilter {
-  const { state, name, pool, key, idempotencyKey, createdFrom, createdBefore } = given;
+  const { state, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore } = given;
   const ended = END_STATES.filter((one) => state?.includes(one));
   const wantsOpen = state?.some((one) => one === "open" || OPEN_STATES.some((live) => live === one)) === true;
   return {
@@ -71,6 +72,7 @@ function filterOf(given: s.ReadType<typeof listInput>): JobFilter {
     ...(name === undefined ? {} : { name }),
     ...(pool === undefined ? {} : { pool }),
     ...(key === undefined ? {} : { key }),
+    ...(batchKey === undefined ? {} : { batchKey }),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(createdFrom === undefined ? {} : { createdFrom }),
     ...(createdBefore === undefined ? {} : { createdBefore }),

@@ -2,6 +2,8 @@
 import type { State } from "../../dispatch/index.js";
 import type { Counters, Job, Limits } from "../../model/job.js";
 import { finishedCount, NO_OUTPUT_CAP } from "../../model/job.js";
+import { retry } from "../../model/job-input.js";
+import { MAX_LIMITS_OF_JOB } from "../../model/limit.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { numbersOf } from "../../model/task-numbers.js";
@@ -9,7 +11,7 @@ import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { rangesOut } from "./shared-fields.js";
 
-export const OPEN_STATES = ["held", "blocked", "waiting", "running"] as const;
+export const OPEN_STATES = ["held", "blocked", "delayed", "waiting", "running"] as const;
 export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
 const SUMMARY = 200;
 const MAX_NUMBERS = 10_000_000;
@@ -61,6 +63,12 @@ export const jobView = s.object({
   needs: s.record(s.number()),
   priority: s.integer(-1000, 1000),
   key: s.optional(s.text()),
+  keyForMs: s.optional(s.count()),
+  batchKey: s.optional(s.text()),
+  notBefore: s.optional(s.described(s.number(), "it starts no earlier than this; milliseconds since 1970")),
+  delayMs: s.optional(s.described(s.count(), "the delay that was asked for, where no time was named")),
+  keepMs: s.optional(s.described(s.count(), "how long it is kept after its end; the broker's default if absent")),
+  keepFailedMs: s.optional(s.described(s.count(), "the same where it did not succeed; keepMs if absent")),
   idempotencyKey: s.optional(s.described(s.text(), "of its submission; the SDK makes one")),
   resumes: s.optional(s.described(s.count(), "the job of the same batch whose remaining tasks it runs")),
   held: s.flag(),
@@ -72,9 +80,11 @@ export const jobView = s.object({
   recipe: recipeView,
   limits: s.object({
     retries: s.count(),
+    retry: s.optional(retry),
     crashLimit: s.count(),
     maxFails: s.optional(s.count()),
     maxRunning: s.optional(s.count()),
+    named: s.optional(s.described(s.list(s.text(), MAX_LIMITS_OF_JOB), "the limits that its tasks count against")),
     timeLimitMs: s.optional(s.positive()),
     outputCap: s.optional(s.described(s.count(), "output kept per task, in bytes; absent if all is kept")),
     relay: s.optional(s.described(s.flag(), "a client that follows the job gets all output")),
@@ -95,7 +105,7 @@ export interface ViewOptions {
 }
 
 export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 0 }: ViewOptions): JobView {
-  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, resumes } = job;
+  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, resumes } = job;
   const numbers = numbersOf(job);
   const { pool, tags, needs, service } = job.requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
@@ -116,7 +126,7 @@ export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 
     ...(service === undefined ? {} : { service }),
     needs: { ...needs },
     priority,
-    ...(key === undefined ? {} : { key }),
+    ...timesOf(job),
     ...(job.idempotencyKey === undefined ? {} : { idempotencyKey: job.idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes }),
     held: open?.held ?? held,
@@ -131,6 +141,11 @@ export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 
   };
 }
 
+const TIMES = ["key", "keyForMs", "batchKey", "notBefore", "delayMs", "keepMs", "keepFailedMs"] as const;
+
+const timesOf = (job: Job): Partial<Pick<JobView, (typeof TIMES)[number]>> =>
+  Object.fromEntries(TIMES.flatMap((name) => (job[name] === undefined ? [] : [[name, job[name]]])));
+
 function viewOfLimits({ outputCap, ...limits }: Limits): JobView["limits"] {
   return outputCap === NO_OUTPUT_CAP ? limits : { ...limits, outputCap };
 }
@@ -138,10 +153,11 @@ function viewOfLimits({ outputCap, ...limits }: Limits): JobView["limits"] {
 const later = (stored: Counters, current: Counters | undefined): Counters =>
   current !== undefined && finishedCount(current) > finishedCount(stored) ? current : stored;
 
-function stateOf(state: State, { id, held }: Job, atPeers: number): (typeof OPEN_STATES)[number] {
+function stateOf(state: State, { id, held, delayed }: Job, atPeers: number): (typeof OPEN_STATES)[number] {
   const open = state.jobs.get(id);
   if (open?.held ?? held) return "held";
   if (open !== undefined && open.blockedBy.size > 0) return "blocked";
+  if (open?.delayed ?? delayed) return "delayed";
   return (open?.started ?? 0) + atPeers > 0 ? "running" : "waiting";
 }
 

@@ -5,13 +5,15 @@ import { LaboroError } from "../../base/errors.js";
 import { firstLease, newTaskRangeId, onRemoteCancel, onRemoteHold, signatureOfJob } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { type JobEnd, type JobSpec, newJob } from "../../model/job.js";
-import { jobSpec, submission } from "../../model/job-input.js";
+import { jobSpec, readSubmission, submission } from "../../model/job-input.js";
+import { ALL_TASKS } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
 import type { Write, WriteResult } from "../../model/store.js";
+import type { TransactionSubmission } from "../../model/store-group.js";
 import type { Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseFailedDependencies } from "../dependencies.js";
-import { tasksAtPeers } from "../group/load.js";
+import { tasksAtPeers } from "../group/heartbeat-info.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
 import type { SubmissionBytes } from "./large-submission.js";
@@ -25,13 +27,17 @@ export const submit = operation({
   path: "/jobs",
   summary: "Submit a job; durable when answered",
   input: submission,
-  output: s.object({ job: s.count() }),
+  output: s.object({
+    job: s.count(),
+    existed: s.optional(s.described(s.flag(), "nothing was made: this job has the key")),
+    replaced: s.optional(s.described(s.count(), "the job that had the key, and is cancelled")),
+  }),
   bodyLimit: 64 * 1024 * 1024,
   perform: (core, given) => submitJob(core, jobSpec(given)),
 });
 
 /** One that is still in its bytes. */
-export async function submitLarge(core: Core, given: SubmissionBytes, role: Role): Promise<{ job: JobId }> {
+export async function submitLarge(core: Core, given: SubmissionBytes, role: Role): Promise<SubmitAnswer> {
   authorize(submit, role);
   const { readLargeSubmission } = await import("./large-submission.js");
   return submitJob(core, await readLargeSubmission(given));
@@ -39,38 +45,79 @@ export async function submitLarge(core: Core, given: SubmissionBytes, role: Role
 
 type SubmittedEntries = Submit["entries"];
 
+type SubmitAnswer = { readonly job: JobId; readonly existed?: boolean; readonly replaced?: JobId };
+
 async function submitJob(
   core: Core,
-  { spec, entries }: { readonly spec: JobSpec; readonly entries?: SubmittedEntries },
-): Promise<{ job: JobId }> {
-  if (spec.after.length === 0) return { job: await submitAtOnce(core, spec, entries) };
+  given: { readonly spec: JobSpec; readonly entries?: SubmittedEntries },
+): Promise<SubmitAnswer> {
+  const { entries } = given;
+  if (given.spec.limits.named !== undefined) await core.limits.requireKnown(given.spec.limits.named);
+  const spec = core.delays.withTime(given.spec);
+  if (spec.limits.named !== undefined) await core.limits.requireKnown(spec.limits.named);
+  if (spec.after.length === 0 && spec.key === undefined && spec.notBefore === undefined)
+    return submitAtOnce(core, spec, entries);
   const others = spec.after.map((after) => after.job);
   // What it depends on may have failed since it was submitted for the first time.
   const before = await submittedBefore(core, spec);
   if (before !== undefined) return { job: before };
   refuseFailedDependencies(spec.after, await endsOf(core, others));
   const result = await commitSubmit(core, submitWrite(core, spec, entries));
-  if (result.op === "duplicate") return { job: result.job };
-  const { job: stored, taskRange } = result;
+  if (result.op === "duplicate") return existing(result, spec);
+  await addSubmitted(core, result, others);
+  const { job, replaced } = result;
+  if (replaced === undefined) return { job: job.id };
+  core.decide((out) => onRemoteCancel(core.state, out, replaced.job, [ALL_TASKS]));
+  return { job: job.id, replaced: replaced.job };
+}
+
+/** The answer where a job is there already. */
+function existing({ job, byKey }: ResultOf<"duplicate">, { key, ifExists }: JobSpec): SubmitAnswer {
+  if (byKey !== true) return { job };
+  if (ifExists !== "refuse") return { job, existed: true };
+  throw new LaboroError("LABORO_KEY_IN_USE", `job ${job} has the key ${key}`);
+}
+
+/** A delayed job is left to the store until its time has come. */
+async function addSubmitted(
+  core: Core,
+  { job, taskRange }: ResultOf<"submit">,
+  after: readonly JobId[],
+): Promise<void> {
+  if (job.delayed === true) return core.delays.added(job);
   // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
-  await core.jobs.withLock(stored.id, async () => {
-    core.jobs.stored(stored, taskRange, await endsOf(core, others));
-  });
-  return { job: stored.id };
+  await core.jobs.withLock(job.id, async () => core.jobs.stored(job, taskRange, await endsOf(core, after)));
+}
+
+type ResultOf<Op extends WriteResult["op"]> = Extract<WriteResult, { op: Op }>;
+
+/** Its number was given by the database. It exists, whatever has become of the jobs that it waits for. */
+export async function submitFromTransaction(core: Core, given: TransactionSubmission): Promise<void> {
+  const { id, task, inputs, options } = given;
+  if ((await core.store.job(id)) !== undefined) return;
+  const recipe = { kind: "call", service: task };
+  const idempotencyKey = `transaction-${id}`;
+  const { spec: read, entries } = readSubmission({ ...options, recipe, entries: inputs, idempotencyKey });
+  const spec = core.delays.withTime(read);
+  const others = spec.after.map((after) => after.job);
+  await endsOf(core, others);
+  const result = await commitSubmit(core, { ...submitWrite(core, spec, entries), id });
+  // A broker whose connection was lost meanwhile may have made it as well: one of them has.
+  if (result.op === "duplicate" || (await core.store.job(id))?.acceptedBy !== core.processId) return;
+  await addSubmitted(core, result, others);
 }
 
 type Submit = Extract<Write, { op: "submit" }>;
 
 /** In a group, only as many tasks as the workers of this broker can use. */
 function leaseOf({ state }: Core, job: JobSpec): number {
-  if (!state.shared) return state.settings.maxLeaseTasks;
+  if (!state.shared) return job.notBefore === undefined ? state.settings.maxLeaseTasks : 0;
   return Math.min(job.count, firstLease(state, signatureOfJob(state, job), job));
 }
 
-function submitWrite(core: Core, job: JobSpec, entries: SubmittedEntries): Submit {
+export function submitWrite(core: Core, job: JobSpec, entries: SubmittedEntries, id = core.jobs.nextNumber()): Submit {
   const rangeId = newTaskRangeId(core.state);
   const lease = leaseOf(core, job);
-  const id = core.jobs.nextNumber();
   const more = { ...(id === undefined ? {} : { id }), ...(entries === undefined ? {} : { entries }) };
   return { op: "submit", job: { ...job, acceptedBy: core.processId }, lease, rangeId, ...more };
 }
@@ -80,41 +127,46 @@ async function submittedBefore(core: Core, { idempotencyKey }: JobSpec): Promise
   return (await core.store.jobs({ limit: 1, filter: { idempotencyKey } })).jobs[0]?.id;
 }
 
-async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteResult, { op: "submit" | "duplicate" }>> {
+async function commitSubmit(core: Core, write: Submit): Promise<ResultOf<"submit" | "duplicate">> {
   const result = await core.commit(write);
   if (result.op === "submit" || result.op === "duplicate") return result;
   throw new LaboroError("LABORO_INTERNAL", "the store gave another result");
 }
 
 /**
- * If this broker numbers the jobs, dispatch need not wait for the store: its decisions follow the submission in the same batch, so the first
+ * With its number known, dispatch need not wait until the job is stored: its decisions follow the submission in the same batch, so the first
  * tasks are sent one commit earlier.
  */
-async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries): Promise<JobId> {
+async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries): Promise<SubmitAnswer> {
   if (core.refusing !== undefined) throw core.refusing;
-  const write = submitWrite(core, spec, entries);
+  const number = await core.jobNumbers?.next();
+  const write = submitWrite(core, spec, entries, number);
   const { id } = write;
   if (id === undefined) {
     const result = await commitSubmit(core, write);
-    if (result.op === "duplicate") return result.job;
+    if (result.op === "duplicate") return existing(result, spec);
     core.jobs.stored(result.job, result.taskRange, new Map());
-    return result.job.id;
+    return { job: result.job.id };
   }
   const stored = commitSubmit(core, write);
   const granted = Math.min(write.lease, spec.count);
   const job = newJob(write.job, id, entries !== undefined, granted, now());
-  const history = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
-  core.jobs.stored(job, { id: write.rangeId, job: id, first: 0, last: granted - 1, ...history }, new Map());
+  const first = { id: write.rangeId, job: id, first: 0, last: granted - 1, ...NO_HISTORY };
+  // A poll of the jobs in the store must not take it for one that was removed.
+  if (core.jobNumbers !== undefined) void core.jobs.withLock(id, () => stored).catch(() => {});
+  core.jobs.stored(job, granted > 0 || core.jobNumbers === undefined ? first : undefined, new Map());
   try {
     const result = await stored;
-    if (result.op === "submit") return id;
+    if (result.op === "submit") return { job: id };
     core.jobs.submitRefused(id);
-    return result.job;
+    return existing(result, spec);
   } catch (cause) {
     core.jobs.submitRefused(id);
     throw cause;
   }
 }
+
+const NO_HISTORY = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
 
 export const jobOperation = operation({
   name: "job",

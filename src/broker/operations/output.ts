@@ -115,7 +115,7 @@ async function attemptOf(core: Core, owner: Job, given: AttemptChoice): Promise<
   if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
   // The task waits, or was cancelled before it ran: the store has the output of the latest attempt that wrote any.
   if (attempt === undefined) return { ended: !core.state.jobs.has(given.job) };
-  return { attempt, ended: core.peers === undefined || (await isEarlier(core, given, attempt)) };
+  return { attempt, ended: await isEarlier(core, given, attempt) };
 }
 
 /** A task has had the attempts from 1 to the last one. */
@@ -128,7 +128,10 @@ function requireAttempt(owner: Job, { index, attempt = 1 }: AttemptChoice, last 
   );
 }
 
-/** While a worker moves from one broker to another, no broker has the claim of a running attempt. */
+/**
+ * An attempt without a claim has not ended for that reason: its result, with small output, may not be committed yet. And while a worker
+ * moves from one broker to another, no broker has the claim of a running attempt.
+ */
 async function isEarlier(core: Core, { job, index }: { job: JobId; index: number }, attempt: number): Promise<boolean> {
   if (!core.state.jobs.has(job)) return true;
   return (await core.store.earlierAttempts(job, index)).some((one) => one.attempt === attempt);

@@ -5,11 +5,11 @@
 import { JobId, WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { localLoad } from "../group/load.js";
+import { localLoad } from "../group/heartbeat-info.js";
 import { localTaskLocation } from "../group/task-location.js";
 import type { OperationContext } from "./operation.js";
 import { localServices } from "./services.js";
-import { runningFrom } from "./tasks.js";
+import { assignedOf, runningFrom } from "./tasks.js";
 import { drainOrStopHere, localWorkers, stopInput } from "./workers.js";
 
 type PeerOperation = (core: Core, input: unknown, context: OperationContext) => Promise<object> | object;
@@ -38,7 +38,10 @@ export const PEER_OPERATIONS: ReadonlyMap<string, PeerOperation> = new Map([
   ],
   [
     "peer.running",
-    peerOperation(page, (core, given) => ({ tasks: runningFrom(core, given.job, given.from, given.limit) })),
+    peerOperation(page, (core, given) => ({
+      tasks: runningFrom(core, given.job, given.from, given.limit),
+      assigned: assignedOf(core, given.job),
+    })),
   ],
   ["peer.drain", peerOperation(stopInput, (core, given) => drainOrStopHere(core, "drain", given))],
   ["peer.stop", peerOperation(stopInput, (core, given) => drainOrStopHere(core, "stop", given))],

@@ -15,6 +15,7 @@ export const number = s.described(
   s.count(),
   "what people call the task: its number in the array, or else its place from 1; a resumed batch keeps its numbers",
 );
+export const progress = s.described(s.text(4096), "how far its handler is, as JSON");
 export const waitMs = s.withDefault(
   s.described(s.integer(0, MAX_WAIT), "wait up to this many milliseconds for something new"),
   0,
@@ -34,7 +35,7 @@ export const rangesOut = s.list(s.object({ first: s.count(), last: s.count() }),
 export const nothing = s.object({});
 
 export async function requireJob(core: Core, id: JobId): Promise<Job> {
-  const found = await core.store.job(id);
+  const found = (await core.store.job(id)) ?? (await core.submitted(id));
   if (found === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no job ${id}`);
   return found;
 }

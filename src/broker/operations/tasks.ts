@@ -1,19 +1,24 @@
 /** Operations on the tasks of a job: results, running tasks, one task, why it waits, entries. */
+import { whyDelayed } from "../../dispatch/index.js";
 import { STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
-import type { TaskResult } from "../../model/outcome.js";
+import { LISTED_VALUE, MAX_VALUE, type TaskResult } from "../../model/outcome.js";
 import { contains } from "../../model/ranges.js";
+import type { Bytes } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { type TaskLocation, taskLocation } from "../group/task-location.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
-import { index, job, limit, noSuchTask, number, requireJob } from "./shared-fields.js";
+import { index, job, limit, noSuchTask, number, progress, requireJob } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const ENTRIES_PAGE = 10_000;
+
+const entry = s.optional(s.described(s.textOrBytes(), "where entries were asked for and the job has any"));
+const withEntries = s.withDefault(s.described(s.flag(), "with the entry of each task"), false);
 
 export const taskResult = s.object({
   index,
@@ -28,6 +33,15 @@ export const taskResult = s.object({
   timedOut: s.optional(s.flag()),
   error: s.optional(s.described(s.text(65_536), "why it did not start, or what the service answered")),
   outputBytes: s.described(s.count(), "how many bytes it wrote, both streams together"),
+  cpuMs: s.optional(
+    s.described(s.number(), "CPU time of its processes, in steps of 10 ms; absent if less, or not known"),
+  ),
+  peakMemory: s.optional(
+    s.described(s.count(), "the most memory that its processes were seen to have, in bytes; of tasks of 1 s or longer"),
+  ),
+  valueBytes: s.optional(s.described(s.count(), "the size of the value that its handler returned, or of the error")),
+  value: s.optional(s.described(s.bytes(), "that value, where values were asked for: JSON or bytes")),
+  entry,
 });
 
 const from = s.withDefault(s.described(s.count(), "from this index on"), 0);
@@ -45,6 +59,11 @@ export const tasks = operation({
     limit: limit(PAGE),
     state: s.optional(s.described(s.list(s.choice(...END_STATES), 3), "ended in one of these states")),
     worker: s.optional(s.described(s.text(), "the name of the worker")),
+    values: s.withDefault(
+      s.described(s.flag(), `with values of at most ${LISTED_VALUE} bytes; with limit 1, of any size`),
+      false,
+    ),
+    entries: withEntries,
   }),
   output: s.object({ tasks: s.list(taskResult, PAGE), next }),
   perform: async (core, given) => {
@@ -53,11 +72,33 @@ export const tasks = operation({
       ...(given.state === undefined ? {} : { states: given.state }),
       ...(given.worker === undefined ? {} : { worker: given.worker }),
     };
-    const page = await core.store.results(given.job, { from: given.from, limit: given.limit, filter });
+    const maxValue = given.limit === 1 ? MAX_VALUE : LISTED_VALUE;
+    const options = { from: given.from, limit: given.limit, filter, ...(given.values ? { maxValue } : {}) };
+    const page = await core.store.results(given.job, options);
+    const results = page.results.map((one) => withNumber(found, one));
     return {
-      tasks: page.results.map((one) => withNumber(found, one)),
+      tasks: given.entries ? await addEntries(core, found, results) : results,
       ...(page.next === undefined ? {} : { next: page.next }),
     };
+  },
+});
+
+export const usage = operation({
+  name: "usage",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/usage",
+  summary: "What the ended tasks of a job used, together; their last attempts count",
+  input: s.object({ job }),
+  output: s.object({
+    tasks: s.described(s.count(), "how many tasks have ended"),
+    runMs: s.described(s.number(), "from start to end, all tasks together"),
+    cpuMs: s.described(s.number(), "CPU time of their processes"),
+    peakMemory: s.described(s.count(), "of the task with the most, in bytes; 0 if none is known"),
+  }),
+  perform: async (core, given) => {
+    await requireJob(core, given.job);
+    return core.store.usage(given.job);
   },
 });
 
@@ -70,6 +111,8 @@ const runningTask = s.object({
   startedAt: s.optional(
     s.described(s.number(), "milliseconds since 1970, on the broker's clock; absent if the start was not reported"),
   ),
+  progress: s.optional(progress),
+  entry,
 });
 
 export const running = operation({
@@ -78,18 +121,36 @@ export const running = operation({
   method: "GET",
   path: "/jobs/{job}/running",
   summary: "Tasks that run, where and since when, in order",
-  input: s.object({ job, from, limit: limit(PAGE) }),
-  output: s.object({ tasks: s.list(runningTask, PAGE), next }),
+  input: s.object({ job, from, limit: limit(PAGE), entries: withEntries }),
+  output: s.object({
+    tasks: s.list(runningTask, PAGE),
+    next,
+    assigned: s.optional(s.described(s.count(), "tasks that workers have, started or not; absent if none")),
+  }),
   perform: async (core, given) => {
-    if (!core.state.jobs.has(given.job)) await requireJob(core, given.job);
+    const job = core.state.jobs.get(given.job)?.job ?? (await requireJob(core, given.job));
     const input = { job: given.job, from: given.from, limit: given.limit + 1 };
-    const others = (await core.peers?.askAll<{ tasks: RunningTask[] }>("peer.running", input)) ?? [];
+    const others = (await core.peers?.askAll<RunningHere>("peer.running", input)) ?? [];
     const here = runningFrom(core, given.job, given.from, given.limit + 1);
     const found = inOrder([...here, ...others.flatMap(({ answer }) => answer.tasks)]);
     const beyond = found[given.limit];
-    return beyond === undefined ? { tasks: found } : { tasks: found.slice(0, given.limit), next: beyond.index };
+    const page = found.slice(0, given.limit);
+    const tasks = given.entries ? await addEntries(core, job, page) : page;
+    const assigned = others.reduce((sum, { answer }) => sum + answer.assigned, assignedOf(core, given.job));
+    return {
+      tasks,
+      ...(beyond === undefined ? {} : { next: beyond.index }),
+      ...(assigned === 0 ? {} : { assigned }),
+    };
   },
 });
+
+interface RunningHere {
+  readonly tasks: readonly RunningTask[];
+  readonly assigned: number;
+}
+
+export const assignedOf = (core: Core, job: JobId): number => core.state.jobs.get(job)?.assigned ?? 0;
 
 type RunningTask = s.ReadType<typeof runningTask>;
 
@@ -105,12 +166,14 @@ export function runningFrom(core: Core, id: JobId, first: number, most: number):
   if (open === undefined) return [];
   const claims = [...open.claims].sort((a, b) => a.first - b.first);
   const found: RunningTask[] = [];
-  for (const { first: start, last, attempt, worker, tasks: states, startedAt: times } of claims) {
+  for (const claim of claims) {
+    const { first: start, last, attempt, worker, tasks: states, startedAt: times } = claim;
     const { name, id: workerId } = worker.profile;
     for (let at = Math.max(first, start); at <= last && found.length < most; at++) {
       const state = states[at - start];
       if (state !== STARTED) continue;
       const startedAt = times?.get(at);
+      const progress = core.handlerMessages.progressOf(claim, at);
       found.push({
         index: at,
         number: taskNumber(open.job, at),
@@ -118,6 +181,7 @@ export function runningFrom(core: Core, id: JobId, first: number, most: number):
         worker: name,
         workerId,
         ...(startedAt === undefined ? {} : { startedAt }),
+        ...(progress === undefined ? {} : { progress }),
       });
     }
   }
@@ -180,7 +244,10 @@ export const explain = operation({
 });
 
 /** Where a task without a result is. What was cancelled before it ran is nowhere. */
-async function locate(core: Core, { id, cancels, reason }: Job, at: number): Promise<Omit<TaskLocation, "rank">> {
+async function locate(core: Core, job: Job, at: number): Promise<Omit<TaskLocation, "rank">> {
+  const { id, cancels, reason } = job;
+  if (job.delayed === true && !contains(cancels, at))
+    return { reason: job.held ? "its job is held" : whyDelayed(job, core.delays.msUntil(job)) };
   const found = await taskLocation(core, id, at);
   if (found.claim !== undefined || !contains(cancels, at)) return found;
   const why = reason === undefined ? "" : `: ${reason}`;
@@ -194,7 +261,7 @@ export const entries = operation({
   path: "/jobs/{job}/entries",
   summary: "The entries of a job's tasks, in order",
   input: s.object({ job, from, limit: limit(ENTRIES_PAGE, PAGE) }),
-  output: s.object({ entries: s.list(s.argument(), ENTRIES_PAGE), next }),
+  output: s.object({ entries: s.list(s.textOrBytes(), ENTRIES_PAGE), next }),
   perform: async (core, given) => {
     const { hasEntries, count } = await requireJob(core, given.job);
     if (!hasEntries || given.from >= count) return { entries: [] };
@@ -203,6 +270,33 @@ export const entries = operation({
     return last + 1 < count ? { entries: found, next: last + 1 } : { entries: found };
   },
 });
+
+/** Tasks that are farther apart than this are read one by one. */
+const MAX_GAP = 100;
+
+/** Neighbours are read together: the store keeps entries in chunks. */
+async function addEntries<Task extends { readonly index: number }>(
+  core: Core,
+  { id, hasEntries }: Job,
+  tasks: readonly Task[],
+): Promise<(Task & { entry?: Bytes })[]> {
+  if (!hasEntries) return [...tasks];
+  const spans: { first: number; last: number }[] = [];
+  for (const { index } of tasks) {
+    const span = spans.at(-1);
+    if (span !== undefined && index - span.last <= MAX_GAP) span.last = index;
+    else spans.push({ first: index, last: index });
+  }
+  const known = new Map<number, Bytes>();
+  for (const span of spans) {
+    const found = await core.store.entries(id, span);
+    found.forEach((one, at) => void known.set(span.first + at, one));
+  }
+  return tasks.map((task) => {
+    const entry = known.get(task.index);
+    return entry === undefined ? task : { ...task, entry };
+  });
+}
 
 const withNumber = (job: Job, result: TaskResult): s.ReadType<typeof taskResult> => ({
   ...result,

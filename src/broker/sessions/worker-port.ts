@@ -1,11 +1,11 @@
 /** The interface between the core and a protocol's session with a worker. */
-import type { AttemptRange, Reconciled, WorkerState } from "../../dispatch/index.js";
+import type { AssignedRange, AttemptRange, Reconciled, WorkerState } from "../../dispatch/index.js";
 import type { RequestId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 
 /** How the core sends to a worker; each protocol implements it. */
 export interface WorkerPort {
-  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void;
+  assign(job: Job, tasks: AssignedRange, entries: Entries | undefined): void;
   retract(tasks: readonly AttemptRange[]): void;
   cancel(tasks: readonly AttemptRange[]): void;
   /** `attachment` is from the client's protocol, for a worker of the same protocol. */

@@ -8,8 +8,7 @@ import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Core } from "../core.js";
-import type { BrokerCounters } from "./counters.js";
-import type { Histogram } from "./histogram.js";
+import type { BrokerCounters, Histogram } from "./counters.js";
 import { countWork, countWorkers, oldestWait } from "./load.js";
 
 /** The fields of a point: counts over its interval, then gauges at its end. */

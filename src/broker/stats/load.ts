@@ -10,7 +10,7 @@ export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new
   for (const open of core.state.jobs.values()) {
     const { id, job } = open;
     const started = open.started + (atPeers.get(id) ?? 0);
-    jobs[openJobState({ held: open.held, blockedBy: open.blockedBy, started })]++;
+    jobs[openJobState({ held: open.held, delayed: open.delayed, blockedBy: open.blockedBy, started })]++;
     const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
     tasks.running += Math.min(started, left);
     tasks.waiting += Math.max(0, left - started);
@@ -20,10 +20,11 @@ export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new
 
 export const openJobState = ({
   held,
+  delayed,
   blockedBy,
   started,
-}: Pick<JobState, "held" | "blockedBy" | "started">): "held" | "blocked" | "waiting" | "running" =>
-  held ? "held" : blockedBy.size > 0 ? "blocked" : started > 0 ? "running" : "waiting";
+}: Pick<JobState, "held" | "delayed" | "blockedBy" | "started">): "held" | "blocked" | "waiting" | "running" =>
+  held ? "held" : blockedBy.size > 0 || delayed ? "blocked" : started > 0 ? "running" : "waiting";
 
 export function countWorkers(core: Core) {
   const workers = { connected: 0, disconnected: 0, draining: 0 };

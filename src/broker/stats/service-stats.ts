@@ -39,16 +39,26 @@ class ServiceCounters {
 }
 
 export class ServiceStats {
+  /** The one used last comes last. */
   readonly #services = new Map<string, ServiceCounters>();
+  #last: { readonly service: string; readonly pool: string; readonly counters: ServiceCounters } | undefined;
 
   add(service: string, pool: string, now: number, tookMs: number, failed: boolean): void {
+    // Most requests are for the service of the one before.
+    const last = this.#last;
+    const same = last !== undefined && last.service === service && last.pool === pool;
+    (same ? last.counters : this.#moveToEnd(service, pool)).add(now, tookMs, failed);
+  }
+
+  #moveToEnd(service: string, pool: string): ServiceCounters {
     const key = keyOf(service, pool);
     const counters = this.#services.get(key) ?? new ServiceCounters();
     this.#services.delete(key);
     this.#services.set(key, counters);
-    counters.add(now, tookMs, failed);
+    this.#last = { service, pool, counters };
     const [oldest] = this.#services.keys();
     if (this.#services.size > SERVICES && oldest !== undefined) this.#services.delete(oldest);
+    return counters;
   }
 
   /** Services that had requests, with their pool. */

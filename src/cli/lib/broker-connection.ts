@@ -1,9 +1,9 @@
 /**
  * Connects a verb to its broker: which one, how long to try, and what Ctrl-C does meanwhile. The broker is
- *   1. with --local, the one of laboro run in this directory: ./.laboro
- *   2. the one that is configured: by an option, in the environment, or by the access.json of this user
- *   3. where none is configured, ./.laboro again
- * A broker of laboro run runs only while a run does. Without one, a temporary broker opens the data that runs have left.
+ *   1. with --local, the one of `laboro run` in this directory, ./.laboro
+ *   2. the configured one: by an option, the environment, or the access.json of this user
+ *   3. if none is configured, ./.laboro
+ * A broker of `laboro run` runs only as long as the run. After it, a temporary broker opens the data in ./.laboro.
  */
 import { existsSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
@@ -12,15 +12,15 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import { isLocalData, localData } from "../../base/files/local-data.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../broker/operations/index.js";
 import { type Client, connect } from "../../client/client.js";
-import { type BrokerAccess, dataDirectory, findBroker, isBrokerConfigured } from "../../client/find-broker.js";
+import { dataDirectory, findBroker, isBrokerConfigured } from "../../client/find-broker.js";
 import type { FollowOptions } from "../../client/follow.js";
 import { EndedTasks } from "../../model/ended-tasks.js";
 import type { JobProgress } from "../../model/progress.js";
+import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import { EXIT } from "./failures.js";
 import { printNotice } from "./print.js";
-import { probeBroker } from "./probe.js";
 
-/** What `addBrokerOptions` leaves in a verb's options. */
+/** The options that `addBrokerOptions` adds to a verb. */
 export interface BrokerChoice {
   readonly broker?: string;
   readonly data?: string;
@@ -29,7 +29,6 @@ export interface BrokerChoice {
 }
 
 const CONNECT_MS = 10_000;
-const PROBE_MS = 5_000;
 const PAUSE_MS = 100;
 
 export function addBrokerOptions(command: Command): Command {
@@ -43,14 +42,14 @@ export function addBrokerOptions(command: Command): Command {
       "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",
     )
     .option("--local", "use ./.laboro, the data of laboro run in this directory, even if a broker is configured")
-    .option("--verbose", "say more when something fails");
+    .option("--verbose", "print details of failures");
 }
 
-export interface BrokerConnection {
+interface BrokerConnection {
   readonly client: Client;
   /** For messages: "the broker at http://…", "./.laboro". */
   readonly place: string;
-  /** It runs in this process, without workers, for what earlier runs have left. */
+  /** The broker runs in this process, without workers, on the data of earlier runs. */
   readonly isTemporary: boolean;
   close(): Promise<void>;
 }
@@ -72,7 +71,7 @@ export async function withBroker<T>(
   }
 }
 
-/** Connects to the broker, or opens a temporary one on the data that runs have left in this directory. */
+/** Connects to the broker, or opens a temporary one on the data of earlier runs in this directory. */
 export async function openBroker(choice: BrokerChoice): Promise<BrokerConnection> {
   if (choice.local === true) return openLocalData(localDataOf(choice));
   try {
@@ -81,12 +80,12 @@ export async function openBroker(choice: BrokerChoice): Promise<BrokerConnection
     const dir = localDataInstead(choice, cause);
     if (dir === undefined) throw withLocalHint(cause);
     if (process.stderr.isTTY && choice.data === undefined)
-      printNotice(`no broker is running; showing what earlier runs left in ${shownPath(dir)}`);
+      printNotice(`no broker is running; showing the data of earlier runs in ${shownPath(dir)}`);
     return openLocalData(dir);
   }
 }
 
-/** Only a broker that runs: for work that is to be done when this process has ended. */
+/** Connects to a running broker only: the submitted work outlives this process. */
 export async function openRunningBroker(choice: BrokerChoice): Promise<BrokerConnection> {
   try {
     return await connectRunning(choice.local === true ? { data: localDataOf(choice) } : choice);
@@ -100,9 +99,9 @@ export async function openRunningBroker(choice: BrokerChoice): Promise<BrokerCon
 }
 
 async function connectRunning(choice: BrokerChoice): Promise<BrokerConnection> {
-  const client = await connectToBroker(choice, CONNECT_MS);
-  const { urls, source } = resolveBroker(choice);
-  const place = `the broker at ${urls.join(", ")} (${source})`;
+  const access = resolveBroker(choice);
+  const client = await connectTo(access, CONNECT_MS);
+  const place = `the broker at ${access.urls.join(", ")} (${access.source})`;
   noticeOtherData(choice, place);
   return { client, place, isTemporary: false, close: async () => client.close() };
 }
@@ -119,13 +118,13 @@ async function openLocalData(dir: string): Promise<BrokerConnection> {
   return { client, place: shownPath(dir), isTemporary: started !== undefined, close: () => close(false) };
 }
 
-/** The data directory that --local means; --data may name another one. */
+/** The data directory of --local; --data may name another one. */
 export function localDataOf({ broker, data }: BrokerChoice): string {
   if (broker !== undefined) throw badInput("--local and --broker name two brokers");
   return data === undefined ? localData(".").dir : resolve(data);
 }
 
-/** The data that a run left, where its broker no longer runs: at --data, or in this directory where no broker is configured. */
+/** The data of a run whose broker has ended: at --data, or in this directory if no broker is configured. */
 export function localDataInstead(choice: BrokerChoice, cause: unknown): string | undefined {
   if (!isUnreachable(cause) || choice.broker !== undefined) return undefined;
   const dir = resolve(dataDirectory({ data: choice.data }));
@@ -136,13 +135,13 @@ export function localDataInstead(choice: BrokerChoice, cause: unknown): string |
 
 export const isConfigured = ({ broker, data }: BrokerChoice): boolean => isBrokerConfigured({ broker, data });
 
-/** What runs have left in this directory, if anything. */
-export function localDataHere(): string | undefined {
+/** The data of earlier runs in this directory, if there is any. */
+function localDataHere(): string | undefined {
   try {
     const { dir } = localData(".");
     return hasData(dir) ? dir : undefined;
   } catch (cause) {
-    // There is no place for such data on this machine, so there is none.
+    // This machine has no directory for such data, so there is none.
     if (cause instanceof LaboroError) return undefined;
     throw cause;
   }
@@ -150,13 +149,13 @@ export function localDataHere(): string | undefined {
 
 const hasData = (dir: string): boolean => existsSync(join(dir, "store.db"));
 
-/** As a person in this directory would write it. */
-export function shownPath(dir: string): string {
+/** Relative to the working directory if it is inside it. */
+function shownPath(dir: string): string {
   const short = relative(".", dir);
   return short.startsWith("..") || short === "" ? dir : `./${short}`;
 }
 
-/** On a terminal, says which broker this is where ./.laboro could have been meant. */
+/** On a terminal, prints which broker is used if the user may have meant ./.laboro. */
 export function noticeOtherData({ broker, data }: BrokerChoice, place: string): void {
   if (!process.stderr.isTTY || broker !== undefined || data !== undefined) return;
   const dir = localDataHere();
@@ -164,7 +163,7 @@ export function noticeOtherData({ broker, data }: BrokerChoice, place: string): 
   printNotice(`using ${place}; --local uses ${shownPath(dir)}`);
 }
 
-/** Names the other data where a configured broker does not answer. */
+/** Mentions ./.laboro if the configured broker does not answer. */
 function withLocalHint(cause: unknown): unknown {
   const dir = isUnreachable(cause) ? localDataHere() : undefined;
   if (!isUnreachable(cause) || dir === undefined) return cause;
@@ -174,7 +173,7 @@ function withLocalHint(cause: unknown): unknown {
 export const isUnreachable = (cause: unknown): cause is LaboroError =>
   cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE";
 
-/** Waits until the broker answers, up to the deadline: for scripts that have just started one. */
+/** Waits until the broker answers, up to the deadline. For scripts that have just started one. */
 export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): Promise<void> {
   const end = Date.now() + deadlineMs;
   for (;;) {
@@ -188,11 +187,11 @@ export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): P
   }
 }
 
-/** Failures that end when the broker is started again. */
+/** Failures that a restart of the broker ends. */
 const isTransient = (cause: unknown): boolean =>
   cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
 
-/** Repeats a read-only operation while the broker is gone, until `signal` is aborted. */
+/** Repeats a read-only operation while the broker is disconnected, until `signal` is aborted. */
 export async function askWithRetry<Name extends OperationName>(
   client: Client,
   operation: Name,
@@ -203,14 +202,14 @@ export async function askWithRetry<Name extends OperationName>(
     try {
       return await client.ask(operation, input);
     } catch (cause) {
-      if (!isTransient(cause) || signal?.aborted === true) throw cause;
-      if (!reported) printNotice("the broker is gone; waiting for it to come back");
+      if (!isTransient(cause) || client.closed || signal?.aborted === true) throw cause;
+      if (!reported) printNotice("the broker disconnected; waiting for it to come back");
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   }
 }
 
-/** Follows a job also while the broker is gone, and says so. */
+/** Follows a job across disconnects of the broker, and reports them. */
 export async function* followWithRetry(
   client: Client,
   job: number,
@@ -225,18 +224,19 @@ export async function* followWithRetry(
       }
       return;
     } catch (cause) {
-      if (!isTransient(cause) || options.signal?.aborted === true) throw cause;
-      if (!reported) printNotice("the broker is gone; waiting for it to come back");
+      // A client reconnects by itself until it is closed.
+      if (!isTransient(cause) || client.closed || options.signal?.aborted === true) throw cause;
+      if (!reported) printNotice("the broker disconnected; waiting for it to come back");
     }
   }
 }
 
-/** Passes on only what says where the broker is: a verb may have other options with the names of `FindBrokerOptions`. */
+/** Passes on these two only: a verb may have unrelated options with names of `FindBrokerOptions`. */
 export const resolveBroker = ({ broker, data }: BrokerChoice): BrokerAccess => findBroker({ broker, data });
 
 /** A client of the chosen broker. */
-export async function connectToBroker(choice: BrokerChoice, timeoutMs: number): Promise<Client> {
-  const { urls, token, caFingerprint } = resolveBroker(choice);
-  await probeBroker(urls, Math.min(timeoutMs, PROBE_MS));
-  return connect({ broker: urls, token, caFingerprint, connectTimeoutMs: timeoutMs });
-}
+export const connectToBroker = async (choice: BrokerChoice, timeoutMs: number): Promise<Client> =>
+  connectTo(resolveBroker(choice), timeoutMs);
+
+const connectTo = ({ urls, token, caFingerprint }: BrokerAccess, connectTimeoutMs: number): Promise<Client> =>
+  connect({ broker: urls, token, caFingerprint, connectTimeoutMs, failFast: true });

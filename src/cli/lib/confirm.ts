@@ -1,13 +1,13 @@
-/** Questions before something that cannot be undone. */
+/** Confirmation before changes that cannot be undone. */
 import { createInterface } from "node:readline/promises";
 import { badInput } from "../../base/errors.js";
-import { escapeControls } from "./terminal/text.js";
+import { escapeControls } from "./terminal/terminal.js";
 
-/** Throws LABORO_BAD_INPUT where nobody can be asked. */
+/** Throws LABORO_BAD_INPUT if there is no terminal to ask at. */
 export function requireTerminal(verb: string): void {
   if (process.stdin.isTTY && process.stderr.isTTY) return;
   throw badInput(
-    `laboro ${verb} asks before it does this, and there is no terminal: name the jobs by number, or add --yes`,
+    `laboro ${verb} needs a confirmation, but there is no terminal: name the jobs by number, or add --yes`,
   );
 }
 

@@ -1,4 +1,4 @@
-/** Failures on the command line: a line that says what failed, a line that says what to do, and an exit code. */
+/** Failures on the command line: what failed, what to do about it, and the exit code. */
 import type { CommanderError } from "commander";
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 import { escapeLines } from "./print.js";
@@ -6,8 +6,9 @@ import { escapeLines } from "./print.js";
 export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130, outputClosed: 141 } as const;
 
 const REMEDIES: Partial<Record<ErrorCode, string>> = {
-  LABORO_BAD_TOKEN: "take client.url (for workers join.url) of the broker's data directory again",
-  LABORO_BROKER_GONE: "it may have done this or not: check with laboro status --wait 10s, then repeat the command",
+  LABORO_BAD_TOKEN: "copy client.url (for workers join.url) from the broker's data directory again",
+  LABORO_BROKER_GONE:
+    "the command may or may not have taken effect: check with laboro status --wait 10s before you repeat it",
   LABORO_BROKER_STOPPING: "laboro status --wait 30s waits until it is back",
   LABORO_BROKER_UNREACHABLE:
     "start one with laboro serve, or name it with --broker or --data; laboro doctor looks closer",
@@ -17,11 +18,11 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
   LABORO_FORBIDDEN: "join.url is for workers, client.url for jobs and requests, access.json has the admin's token",
   LABORO_INTERNAL: "this is a bug in laboro: please report it with the output of --verbose",
   LABORO_NO_DESCRIPTORS: "raise ulimit -n of the broker; dispatch resumes by itself",
-  LABORO_NO_SUCH_JOB: "laboro status --all lists the jobs that there are",
-  LABORO_VERSION: "bring both ends to the same version of laboro",
+  LABORO_NO_SUCH_JOB: "laboro status --all lists all jobs",
+  LABORO_VERSION: "use the same version of laboro on both sides",
 };
 
-export function exitCodeOf(code: ErrorCode): number {
+function exitCodeOf(code: ErrorCode): number {
   if (code === "LABORO_BAD_INPUT") return EXIT.usage;
   return code === "LABORO_BROKER_UNREACHABLE" || code === "LABORO_BROKER_GONE" ? EXIT.unreachable : EXIT.failed;
 }
@@ -31,13 +32,13 @@ export function reportFailure(cause: unknown, verbose: boolean): number {
   const error = asLaboroError(cause);
   process.stderr.write(`laboro: ${escapeLines(error.message)} (${error.code})\n`);
   const remedy = REMEDIES[error.code];
-  // Some messages say what to do themselves.
+  // Some messages already say what to do.
   if (remedy !== undefined && !error.message.includes("laboro ")) process.stderr.write(`  ${remedy}\n`);
   if (verbose) process.stderr.write(`${escapeLines(stackOf(error))}\n`);
   return exitCodeOf(error.code);
 }
 
-/** With what caused it, and what caused that. */
+/** With the stacks of all causes. */
 function stackOf(error: Error): string {
   const own = error.stack ?? error.message;
   return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own;

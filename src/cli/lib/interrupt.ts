@@ -1,32 +1,31 @@
 /**
  * What ends a run early.
  *
- *   signal       SIGINT (Ctrl-C). Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third time, or once
- *                the second has been obeyed, the process ends. SIGTERM is as both at once: batch systems and service managers send
- *                one, and SIGKILL soon after
- *   hangup       the terminal was closed: SIGHUP, or EIO when it is written to. Together they count as one Ctrl-C
- *   lost output  nobody reads the output any more (`| head`), or it cannot be written: what runs is stopped at once
+ *   signal       SIGINT (Ctrl-C). Once: no task is started any more, running tasks may finish. Twice: running tasks are
+ *                stopped. A third one, or one after the second was handled, ends the process. SIGTERM counts as two,
+ *                because batch systems and service managers send it once and SIGKILL soon after
+ *   hangup       the terminal was closed: SIGHUP, or EIO on a write. Together they count as one Ctrl-C
+ *   lost output  the reader of the output has ended (`| head`), or it cannot be written: running tasks are stopped
  */
 import { isatty } from "node:tty";
 import { EXIT } from "./failures.js";
-import { onOutputError } from "./output-errors.js";
 
 export interface Interrupt {
-  /** Aborted by the first signal; the reason is SIGTERM where it was that. */
+  /** Aborted by the first signal. The reason is SIGTERM if it was that signal. */
   readonly once: AbortSignal;
   readonly twice: AbortSignal;
   /** Aborted when the output cannot be written. */
   readonly outputLost: AbortSignal;
   /** The exit code of a run that was interrupted: as from SIGPIPE if nobody reads its output. */
   readonly exitCode: number;
-  /** As a second signal does. */
+  /** Does the same as a second signal. */
   stopAtOnce(): void;
   dispose(): void;
-  /** The last call, when everything is closed. */
+  /** Must be the last call, when everything is closed. */
   endAfterHangup(): void;
 }
 
-/** With `watchOutput`, lost output ends the run in order; otherwise it ends the process. */
+/** With `watchOutput`, lost output ends the run gracefully; otherwise it ends the process. */
 export function onInterrupt({ watchOutput = false } = {}): Interrupt {
   const once = new AbortController();
   const twice = new AbortController();
@@ -82,8 +81,36 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
 
 export const onTerminal = (): boolean => [0, 1, 2].some((fd) => isatty(fd));
 
-/** Node aborts when it restores a terminal that is gone, so SIGHUP ends the process. */
+/** Node aborts when it restores a closed terminal, so SIGHUP ends the process. */
 export function endByHangup(): void {
   process.removeAllListeners("SIGHUP");
   process.kill(process.pid, "SIGHUP");
+}
+
+/** What happens when standard output or standard error cannot be written. */
+type OutputFailure = (error: NodeJS.ErrnoException) => void;
+
+let handler: OutputFailure = endProcess;
+
+/** Called once in a process. A reader that closes the pipe (`| head`) is not an error. */
+export function watchOutputErrors(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on("error", (error: NodeJS.ErrnoException) => handler(error));
+  }
+}
+
+/** For a verb that has nothing to stop. */
+export function endProcess(error: NodeJS.ErrnoException): never {
+  if (error.code === "EPIPE") process.exit(process.exitCode ?? EXIT.ok);
+  process.stderr.write(`laboro: cannot write: ${error.message}\n`);
+  process.exit(EXIT.failed);
+}
+
+/** For a verb that has something to stop before it ends. Returns the function that removes the handler. */
+export function onOutputError(handle: OutputFailure): () => void {
+  handler = handle;
+  return () => {
+    // The process ends now, so later write errors do not matter.
+    handler = () => {};
+  };
 }

@@ -1,10 +1,11 @@
 /**
- * Loads the files of dist/bundle with V8's code cache, which saves a third of the start of a verb. Node has such a cache since
- * version 22; for Node 20 this file has its own.
+ * Loads the files of dist/bundle with V8's code cache, which saves a third of the start time of a verb. Node has such a
+ * cache since version 22; for Node 20 this file implements one.
  *
- * The cache lies beside the bundle, so whoever can write it can write the program as well. Only the bundle's owner writes it, and a failure to
- * write is no failure of the program. Each file that is loaded by itself, such as a verb, has one file in the cache, with the code of
- * all that it requires. Names of files in the bundle change with their content, so an entry of the cache is never out of date.
+ * The cache is beside the bundle, so only users who can change the program can change the cache. Only the owner of the
+ * bundle writes it, and a failed write is ignored. Each entry point, such as a verb, has one file in the cache: its
+ * source and the source of everything that it requires, as one script, with the code of this script. File names in the
+ * bundle change with their content, so a cache entry is never out of date.
  */
 import {
   closeSync,
@@ -20,113 +21,159 @@ import {
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { Script } from "node:vm";
-import { crc32 } from "node:zlib";
-
-interface CacheFile {
-  readonly path: string;
-  readonly scripts: Map<string, Script>;
-}
 
 interface Module {
   exports: unknown;
 }
 
+type Factory = (exports: unknown, require: unknown, module: Module, filename: string, dirname: string) => void;
+
+interface CacheEntry {
+  readonly source: string;
+  readonly code: Buffer;
+}
+
 const CACHE = join(__dirname, "cache");
+/** Modules of Node that take long to load and that most verbs do not use. */
+const LAZY: ReadonlySet<string> = new Set(
+  [
+    "child_process",
+    "crypto",
+    "dns/promises",
+    "fs/promises",
+    "http",
+    "https",
+    "os",
+    "tls",
+    "worker_threads",
+    "zlib",
+  ].map((name) => `node:${name}`),
+);
 const THREAD_WRITES_MS = 50;
+/** A process that ran for this long writes the cache again where its code has grown by this factor. */
+const LONG_MS = 2_000;
+const GROWN = 1.05;
+/** The length of the code. The code comes next: V8 copies it where it is not aligned. */
+const HEAD = 8;
 const modules = new Map<string, Module>();
-const cached = new Map<string, Buffer>();
-const unwritten: CacheFile[] = [];
+/** Of all files that were compiled. */
+const factories = new Map<string, Factory>();
+const entries: {
+  readonly path: string;
+  readonly source: string;
+  readonly script: Script;
+  /** Bytes of its code in the cache. */
+  cachedBytes: number;
+}[] = [];
 const requireOther = createRequire(join(__dirname, "load.cjs"));
-/** The file whose requirements are being loaded. */
-let current: CacheFile | undefined;
 
 /** `name` of a file in the bundle. A thread can be terminated without an event, so it writes its cache soon. */
 export function load(name: string, inThread = false): unknown {
   const { enableCompileCache } = requireOther("node:module") as { enableCompileCache?: (dir?: string) => void };
   if (enableCompileCache !== undefined) {
-    // For others Node has a folder of their own.
+    // Other users get Node's default directory.
     enableCompileCache(isOwner() ? CACHE : undefined);
     return requireOther(`./${name}`);
   }
-  if (inThread) setTimeout(writeCache, THREAD_WRITES_MS).unref();
-  else process.once("exit", writeCache);
+  if (inThread) for (const ms of [THREAD_WRITES_MS, LONG_MS]) setTimeout(writeCache, ms, ms === LONG_MS).unref();
+  else process.once("exit", () => writeCache(process.uptime() * 1_000 > LONG_MS));
   return requireFile(`./${name}`);
 }
 
 function requireFile(id: string): unknown {
-  if (!id.startsWith("./")) return requireOther(id);
+  if (!id.startsWith("./")) return LAZY.has(id) ? loadLater(id) : requireOther(id);
   const known = modules.get(id);
   if (known !== undefined) return known.exports;
-  if (current !== undefined) return compileAndRun(id, current);
-  const root = openCache(id);
-  current = root;
-  try {
-    return compileAndRun(id, root);
-  } finally {
-    current = undefined;
-  }
-}
-
-function compileAndRun(id: string, root: CacheFile): unknown {
   const module: Module = { exports: {} };
   modules.set(id, module);
-  const filename = join(__dirname, id);
-  const cachedData = cached.get(id);
-  const script = new Script(
-    `(function (exports, require, module, __filename, __dirname) {${readFileSync(filename, "utf8")}\n})`,
-    {
-      filename,
-      ...(cachedData === undefined ? {} : { cachedData }),
-    },
-  );
-  if (cachedData === undefined) root.scripts.set(id, script);
-  const run = script.runInThisContext() as (...args: unknown[]) => void;
-  run(module.exports, requireFile, module, filename, __dirname);
+  factoryOf(id)(module.exports, requireFile, module, join(__dirname, id), __dirname);
   return module.exports;
 }
 
-/**
- * Node's version is part of the name. V8 refuses data that its version or its flags do not fit, but data that was damaged
- * would end the process, so the file begins with a checksum: of the rest, which is the length of the index, the index, the data.
- */
-function openCache(id: string): CacheFile {
+function factoryOf(id: string): Factory {
+  if (!factories.has(id)) compile(id);
+  const factory = factories.get(id);
+  if (factory === undefined) throw new Error(`${id} is not in the bundle`);
+  return factory;
+}
+
+/** Compiles the file and all that it requires. */
+function compile(id: string): void {
   const path = join(CACHE, `${id.slice(2)}-${process.version}-${process.arch}`);
+  const cached = readCache(path);
+  const source = cached?.source ?? joinSources(id);
+  const filename = join(__dirname, id);
+  const script = new Script(source, { filename, ...(cached === undefined ? {} : { cachedData: cached.code }) });
+  entries.push({ path, source, script, cachedBytes: cached?.code.length ?? 0 });
+  const compiled = script.runInThisContext() as Readonly<Record<string, Factory>>;
+  for (const [name, factory] of Object.entries(compiled)) factories.set(name, factory);
+}
+
+/** One expression: an object with the function of each file that has none yet. The files of the bundle are ASCII. */
+function joinSources(id: string): string {
+  const required = JSON.parse(readFileSync(join(__dirname, "required.json"), "utf8")) as Record<string, string[]>;
+  const missing = (required[id] ?? [id]).filter((name) => !factories.has(name));
+  const parts = missing.map((name) => {
+    const source = readFileSync(join(__dirname, name), "latin1");
+    return `"${name}": (function (exports, require, module, __filename, __dirname) {${source}\n})`;
+  });
+  return `({${parts.join(",\n")}})`;
+}
+
+/** Stands for the module, and loads it when something of it is first used. */
+function loadLater(id: string): unknown {
+  let loaded: object | undefined;
+  const load = (): object => (loaded ??= requireOther(id) as object);
+  return new Proxy(
+    {},
+    {
+      get: (_, name) => Reflect.get(load(), name),
+      has: (_, name) => Reflect.has(load(), name),
+      ownKeys: () => Reflect.ownKeys(load()),
+      getOwnPropertyDescriptor: (_, name) => {
+        const found = Reflect.getOwnPropertyDescriptor(load(), name);
+        // A proxy may only report a property as not configurable if its own target has it.
+        return found && { ...found, configurable: true };
+      },
+    },
+  );
+}
+
+/**
+ * The name contains Node's version. V8 rejects code of another version or other flags, but damaged code would crash the
+ * process. So the file contains everything twice: comparing is faster than loading a module that computes a checksum.
+ */
+function readCache(path: string): CacheEntry | undefined {
   try {
     const content = readFileSync(path);
-    if (content.readUInt32LE() !== crc32(content.subarray(4))) throw new Error("damaged");
-    const start = 8 + content.readUInt32LE(4);
-    for (const [name, first, end] of JSON.parse(content.toString("utf8", 8, start)) as [string, number, number][])
-      cached.set(name, content.subarray(start + first, start + end));
-    return { path, scripts: new Map() };
+    const half = content.length / 2;
+    if (!content.subarray(0, half).equals(content.subarray(half))) return undefined;
+    const end = HEAD + content.readUInt32LE();
+    return { code: content.subarray(HEAD, end), source: content.toString("latin1", end, half) };
   } catch {
-    const root = { path, scripts: new Map() };
-    unwritten.push(root);
-    return root;
+    return undefined;
   }
 }
 
 const isOwner = (): boolean => statSync(__dirname).uid === process.getuid?.();
 
-function writeCache(): void {
+/** V8 compiles a function when it is first called. So the code of a short first run lacks what longer runs need. */
+function writeCache(isLong: boolean): void {
   try {
-    if (!isOwner()) return;
-    for (const { path, scripts } of unwritten.splice(0)) {
-      const parts: Buffer[] = [];
-      let size = 0;
-      const entries = Array.from(scripts, ([name, script]) => {
-        const data = script.createCachedData();
-        parts.push(data);
-        size += data.length;
-        return [name, size - data.length, size];
-      });
-      const index = Buffer.from(JSON.stringify(entries));
-      const content = Buffer.concat([Buffer.alloc(8), index, ...parts]);
-      content.writeUInt32LE(index.length, 4);
-      content.writeUInt32LE(crc32(content.subarray(4)), 0);
-      writeAtomically(path, content);
+    const changed = entries.filter(({ cachedBytes }) => isLong || cachedBytes === 0);
+    if (changed.length === 0 || !isOwner()) return;
+    for (const entry of changed) {
+      const { path, source, script } = entry;
+      const code = script.createCachedData();
+      if (code.length < entry.cachedBytes * GROWN) continue;
+      entry.cachedBytes = code.length;
+      const head = Buffer.alloc(HEAD);
+      head.writeUInt32LE(code.length);
+      const content = Buffer.concat([head, code, Buffer.from(source, "latin1")]);
+      writeAtomically(path, Buffer.concat([content, content]));
     }
   } catch {
-    // Without a cache, the next start takes as long as this one.
+    // Without a cache, the next start is as slow as this one.
   }
 }
 

@@ -1,11 +1,12 @@
 /**
- * The broker that `run` uses when none is configured: one in this process, with its data in ./.laboro (base/files/local-data.ts). If another
- * run in the same directory has one already, this run joins it; when that one ends, this process opens the data itself.
+ * The broker that `run` uses when none is configured. It runs in this process, with its data in ./.laboro
+ * (base/files/local-data.ts). If another run in the same directory has started one, this run connects to it. When that
+ * run ends, this process opens the data itself.
  */
 import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { basename, join, resolve, sep } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { LaboroError } from "../../base/errors.js";
-import { LOCAL_DATA } from "../../base/files/local-data.js";
+import { INNER, LOCAL_DATA } from "../../base/files/local-data.js";
 import { type Log, SILENT } from "../../base/log.js";
 import type { RunningBroker } from "../../broker/options.js";
 import { type Client, connect } from "../../client/client.js";
@@ -17,38 +18,24 @@ import { printNotice } from "./print.js";
 
 export interface LocalBroker {
   readonly client: Client;
-  /** Absent where another process has the broker. */
+  /** Absent if the broker runs in another process. */
   readonly started?: { readonly broker: RunningBroker; readonly worker: Worker | undefined };
-  /** `finish`: let what others run here end by itself. */
+  /** `finish`: let tasks of other runs finish. */
   close(finish: boolean): Promise<void>;
 }
 
 const TRIES = 50;
 const PAUSE_MS = 100;
-/** A task that is stopped at the end of a run has this long. */
+/** Time for a task to end after SIGTERM, at the end of a run. */
 const GRACE_MS = 2_000;
 const HOUR_MS = 3_600_000;
-/** What has ended is kept so long, within this size. A batch that is bigger than that is kept for an hour. */
-const RETENTION = { keepForMs: 30 * 24 * HOUR_MS, keepBytes: 1024 ** 3, keepAtLeastMs: HOUR_MS };
+/** Ended jobs are kept for this long, up to this size. A larger batch is kept for an hour. */
+const RETENTION = { keepMs: 30 * 24 * HOUR_MS, keepBytes: 1024 ** 3, keepAtLeastMs: HOUR_MS };
 const ERRORS_ONLY: Log = { ...SILENT, error: (_fields, text) => printNotice(text) };
-/** Data of runs inside tasks, below that of the run whose tasks they are in. */
-const INNER = "inner";
-
 /**
- * The data directory of a run inside a task of another run on `dir`: one of its own, so that it does not wait for the slots that the other
- * run's tasks hold. `key` tells the runs of one task apart; the task's next attempt finds the same directory and resumes. Undefined where
- * this process is in no such task.
- */
-export function innerDataDir(dir: string, key: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
-  const { LABORO_RUN: outer = "", LABORO_JOB: job, LABORO_TASK: task } = env;
-  if (job === undefined || task === undefined || !`${outer}${sep}`.startsWith(`${resolve(dir)}${sep}`))
-    return undefined;
-  return join(outer, INNER, `${job}.${task}-${key.slice(0, 12)}`);
-}
-
-/**
- * With 0 slots there is no worker: for reading what earlier runs left. If this process opens the data, the open jobs for which `holdJob`
- * returns true are held: those of runs that were killed, which only their own command line resumes. Runs that still go on release theirs.
+ * With 0 slots there is no worker: for reading the data of earlier runs. If this process opens the data, it holds the
+ * open jobs for which `holdJob` returns true. These belong to runs that were killed, and only their own command line
+ * resumes them. Runs that are still active release theirs.
  */
 export async function openLocalBroker(
   dir: string,
@@ -96,10 +83,10 @@ function localWorker(
   spool: boolean,
 ): Worker {
   const env = { LABORO_RUN: resolve(dir) };
-  return startWorker({ broker, token, dir: join(dir, "worker"), name: "local", slots, env, spool });
+  return startWorker({ broker, token, dir: join(dir, "worker"), name: "local", slots, env, spool, startShell: true });
 }
 
-/** Keeps the directory out of version control, and removes what runs inside tasks have left long ago. */
+/** Keeps the directory out of version control, and removes old data of runs inside tasks. */
 function tidy(dir: string): void {
   const ignore = join(dir, ".gitignore");
   if (basename(dir) === LOCAL_DATA && !existsSync(ignore)) writeFileSync(ignore, "*\n", { mode: 0o600 });
@@ -107,26 +94,29 @@ function tidy(dir: string): void {
   if (!existsSync(inner)) return;
   for (const name of readdirSync(inner)) {
     const age = Date.now() - statSync(join(inner, name)).mtimeMs;
-    if (age > RETENTION.keepForMs) rmSync(join(inner, name), { recursive: true, force: true });
+    if (age > RETENTION.keepMs) rmSync(join(inner, name), { recursive: true, force: true });
   }
 }
 
-/** If the broker has no worker (it was opened to look at the data), this process brings one. */
+/** If the broker has no worker (it was opened to read the data), this process starts one. Undefined if it just ends. */
 async function joinLocalBroker(dir: string, slots: number): Promise<LocalBroker | undefined> {
+  let client: Client | undefined;
   try {
     // The environment may name another broker.
     const { urls, token } = findBroker({ data: dir, env: {} });
-    const client = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000 });
-    const worker = slots > 0 && (await hasNoWorker(client)) ? workerIfNone(dir, urls, token, slots) : undefined;
+    const joined = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000 });
+    client = joined;
+    const worker = slots > 0 && (await hasNoWorker(joined)) ? workerIfNone(dir, urls, token, slots) : undefined;
     return {
-      client,
+      client: joined,
       close: async (finish) => {
         await worker?.stop({ finish, graceMs: finish ? Number.POSITIVE_INFINITY : GRACE_MS });
-        client.close();
+        joined.close();
       },
     };
   } catch (cause) {
-    if (cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE") return undefined;
+    client?.close();
+    if (cause instanceof LaboroError && /^LABORO_BROKER_/.test(cause.code)) return undefined;
     throw cause;
   }
 }
@@ -134,7 +124,7 @@ async function joinLocalBroker(dir: string, slots: number): Promise<LocalBroker 
 const hasNoWorker = async (client: Client): Promise<boolean> =>
   (await client.ask("status", {})).workers.connected === 0;
 
-/** Undefined where another process has just started the worker of this directory. */
+/** Undefined if another process has just started the worker of this directory. */
 function workerIfNone(dir: string, urls: readonly string[], token: string, slots: number): Worker | undefined {
   try {
     return localWorker(dir, urls, token, slots, true);

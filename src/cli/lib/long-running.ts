@@ -1,8 +1,8 @@
 /** What long-running verbs share: a log and signals. */
 import { pino } from "pino";
 import type { Log } from "../../base/log.js";
-import { endByHangup, onTerminal } from "./interrupt.js";
-import { endProcess, onOutputError } from "./output-errors.js";
+import { endByHangup, endProcess, onOutputError, onTerminal } from "./interrupt.js";
+
 import { printNotice } from "./print.js";
 
 /** On standard error: plain lines on a terminal, JSON lines otherwise. */
@@ -13,8 +13,8 @@ const line = (_fields: object, text: string): void => printNotice(text);
 const lines: Log = { info: line, warn: line, error: line };
 
 /**
- * Calls `stop` on the first SIGINT, SIGTERM or SIGHUP; a second SIGINT or SIGTERM ends the process at once. A closed terminal is as SIGHUP;
- * it causes several signals and errors, which count as one.
+ * Calls `stop` on the first SIGINT, SIGTERM or SIGHUP. A second SIGINT or SIGTERM ends the process at once. A closed
+ * terminal causes several signals and errors, which count as one SIGHUP.
  */
 export function onStopSignal(stop: (signal: NodeJS.Signals) => void): void {
   let stopping = false;

@@ -1,6 +1,7 @@
 /**
- * Output of tasks on its way to standard output and standard error, byte for byte; to a terminal without escape sequences that are no
- * style. A write resolves when the stream takes more, so that a slow reader is waited for and nothing piles up in memory.
+ * Writes output of tasks to standard output and standard error, byte for byte. On a terminal, escape sequences other
+ * than text styles are removed. A write resolves when the stream accepts more, so that output does not accumulate in
+ * memory when the reader is slow.
  */
 import type { OutputStream } from "../../model/outcome.js";
 import { EscapeFilter } from "./terminal/escape-filter.js";
@@ -13,7 +14,7 @@ export class OutputWriter {
   readonly #partialLine: Record<OutputStream, boolean> = { stdout: false, stderr: false };
   readonly #filters = { stdout: new EscapeFilter(), stderr: new EscapeFilter() };
 
-  /** Once one of these is aborted, nothing is written and nothing waits. */
+  /** Once one of these is aborted, writes do nothing and resolve at once. */
   constructor(...stop: readonly AbortSignal[]) {
     this.#stop = stop;
   }
@@ -30,19 +31,78 @@ export class OutputWriter {
         for (const signal of this.#stop) signal.removeEventListener("abort", end);
         resolve();
       };
-      // Called after a failure, too.
+      // `end` is also called after a failed write.
       const shown = process[stream].isTTY ? this.#filters[stream].filter(bytes) : bytes;
       if (process[stream].write(shown, end)) return end();
       for (const signal of this.#stop) signal.addEventListener("abort", end);
     });
   }
 
-  /** On a terminal, what follows begins on a new line, without the colours of what was there. */
+  /** On a terminal, starts a new line and resets the colours. */
   endLine(): void {
     for (const stream of ["stdout", "stderr"] as const) {
       const rest = this.#filters[stream].end() + (this.#partialLine[stream] ? "\n" : "");
       if (rest !== "" && !this.stopped) process[stream].write(rest);
       this.#partialLine[stream] = false;
     }
+  }
+}
+
+export interface Sink {
+  write(bytes: Uint8Array): unknown;
+}
+
+/** A longer line is written in pieces. */
+const LONGEST = 64 * 1024;
+
+/** Writes the output of one of several tasks in whole lines, so that lines of different tasks do not mix. */
+export class LineWriter {
+  readonly #sink: Sink;
+  readonly #tag: Buffer;
+  #pending: Uint8Array[] = [];
+  #pendingBytes = 0;
+
+  /** `tag` is written before every line. */
+  constructor(sink: Sink, tag = "") {
+    this.#sink = sink;
+    this.#tag = Buffer.from(tag);
+  }
+
+  write(bytes: Uint8Array): void {
+    const end = bytes.lastIndexOf(NEWLINE) + 1;
+    if (end > 0) {
+      this.#pending.push(bytes.subarray(0, end));
+      this.#flush();
+    }
+    if (end === bytes.length) return;
+    this.#pending.push(bytes.subarray(end));
+    this.#pendingBytes += bytes.length - end;
+    if (this.#pendingBytes > LONGEST) this.#flush();
+  }
+
+  /** The task has ended. If output of other tasks follows, an incomplete last line is ended. */
+  end(othersFollow: boolean): void {
+    if (this.#pendingBytes === 0) return;
+    if (othersFollow) this.#pending.push(Uint8Array.of(NEWLINE));
+    this.#flush();
+  }
+
+  #flush(): void {
+    const bytes = Buffer.concat(this.#pending);
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    this.#sink.write(this.#tag.length === 0 ? bytes : this.#tagged(bytes));
+  }
+
+  #tagged(bytes: Buffer): Buffer {
+    const parts: Buffer[] = [];
+    let from = 0;
+    while (from < bytes.length) {
+      const newline = bytes.indexOf(NEWLINE, from);
+      const to = newline < 0 ? bytes.length : newline + 1;
+      parts.push(this.#tag, bytes.subarray(from, to));
+      from = to;
+    }
+    return Buffer.concat(parts);
   }
 }

@@ -1,22 +1,25 @@
 /** Output of verbs: lines for people, or one JSON document for programs. */
 import { isUtf8 } from "node:buffer";
 import { EscapeFilter, textFor } from "./terminal/escape-filter.js";
-import { escapeControls } from "./terminal/text.js";
+import { escapeControls } from "./terminal/terminal.js";
 
 /** Lines on standard output. */
 export function printLines(...lines: readonly string[]): void {
   if (lines.length > 0) process.stdout.write(textFor(process.stdout, `${lines.join("\n")}\n`));
 }
 
-/** Notices that are not part of the result, on standard error. They may contain words of a peer. */
+/** Notices that are not part of the result, on standard error. They may contain text of a peer. */
 export function printNotice(...lines: readonly string[]): void {
   for (const line of lines) process.stderr.write(`laboro: ${escapeLines(line)}\n`);
 }
 
-/** The lines of a message, with every control character written out. */
+/** The lines of a message, with control characters escaped. */
 export const escapeLines = (text: string): string => text.split("\n").map(escapeControls).join("\n");
 
-/** Bytes of a task or a peer, to one of the standard streams: as they are, but to a terminal without escape sequences that are no style. */
+/**
+ * Writes bytes of a task or a peer to a standard stream. On a terminal, escape sequences other than text styles are
+ * removed.
+ */
 export function openOutput(stream: NodeJS.WriteStream): (bytes: Uint8Array) => void {
   const filter = stream.isTTY ? new EscapeFilter() : undefined;
   return (bytes) => void stream.write(filter?.filter(bytes) ?? bytes);
@@ -26,7 +29,7 @@ export function printJson(value: unknown): void {
   printLines(JSON.stringify(value, asJson, 2));
 }
 
-/** Reads the member itself: `item` of a Buffer has already been through Buffer.toJSON. */
+/** Reads the property itself, because `item` of a Buffer is already the result of Buffer.toJSON. */
 function asJson(this: unknown, name: string, item: unknown): unknown {
   const own = (this as Record<string, unknown>)[name];
   return own instanceof Uint8Array ? bytesToJson(own) : item;

@@ -4,7 +4,7 @@ import { packageVersion } from "../../base/package.js";
 import { exitCodeOfUsage, isVerbose, reportFailure, usageText } from "./failures.js";
 import { VERBS } from "./verb-list.js";
 
-/** Options that every verb has may stand before it, too. */
+/** Options that every verb has may also be given before the verb. */
 const GLOBAL_OPTIONS = new Set(["--broker", "--data", "--local", "--verbose"]);
 const GLOBAL_FLAGS = new Set(["--local", "--verbose"]);
 
@@ -19,12 +19,14 @@ export async function runProgram(given: readonly string[]): Promise<void> {
   }
 }
 
-/** Loads the named verbs, or all. The others are present for the help and for suggestions. */
+/**
+ * Loads the named verbs, or all. If the first name is not a verb, the others are present too, for the help and for
+ * suggestions. A verb starts faster without them.
+ */
 export async function makeProgram(loaded: readonly string[] | "all"): Promise<Command> {
   const program = new Command("laboro")
-    .description("Hands out work: a broker keeps it, workers do it, clients ask for it.")
+    .description("Distribute work: clients submit jobs, a broker stores them, workers run their tasks.")
     .usage("[verb] [options]")
-    .version(packageVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print help")
     .helpCommand("help [verb]", "print help about a verb")
     .exitOverride()
@@ -32,8 +34,10 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
     .enablePositionalOptions()
     .showHelpAfterError(false)
     .configureOutput({ outputError: (text, write) => write(usageText(text)) })
-    .addHelpText("after", "\nlaboro VERB --help says more about a verb and has examples.");
-  for (const verb of VERBS) {
+    .addHelpText("after", "\nlaboro VERB --help describes a verb, with examples.");
+  const verbs = VERBS.filter(({ name }) => name === loaded[0]);
+  if (verbs.length === 0) program.version(packageVersion(), "-V, --version", "print the version");
+  for (const verb of verbs.length === 0 ? VERBS : verbs) {
     const command = loaded === "all" || loaded.includes(verb.name) ? await verb.load() : new Command(verb.name);
     program.addCommand(inherit(command, program).summary(verb.summary).helpGroup(verb.group));
   }
@@ -68,18 +72,16 @@ function inherit(command: Command, from: Command): Command {
   return command;
 }
 
-/** Adds choices and default, unless the description states the default or the default is empty. */
+/** Adds choices and default. A description may end with a default of its own; an empty default is not shown. */
 function optionDescription(option: Option): string {
   const { description, argChoices, defaultValue, defaultValueDescription } = option;
-  const worded = description.includes("(default: ");
-  const takesValue = option.required || option.optional;
+  const [, text = description, worded] = /^(.*) \((default: [^()]*)\)$/.exec(description) ?? [];
+  const shown = (option.required || option.optional) && defaultValue !== undefined && !isEmpty(defaultValue);
   const parts = [
     argChoices === undefined ? "" : `one of ${argChoices.join(", ")}`,
-    worded || !takesValue || defaultValue === undefined || isEmpty(defaultValue)
-      ? ""
-      : `default: ${defaultValueDescription ?? String(defaultValue)}`,
+    worded ?? (shown ? `default: ${defaultValueDescription ?? String(defaultValue)}` : ""),
   ].filter((part) => part !== "");
-  return parts.length === 0 ? description : `${description} (${parts.join("; ")})`;
+  return parts.length === 0 ? text : `${text} (${parts.join("; ")})`;
 }
 
 const isEmpty = (value: unknown): boolean =>

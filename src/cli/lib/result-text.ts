@@ -5,18 +5,26 @@ import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import type { Bytes } from "../../model/recipe.js";
 import { entryLabel } from "./batch/output-printer.js";
-import { formatDuration } from "./duration.js";
-import { escapeControls } from "./terminal/text.js";
+import { formatDuration } from "./option-parsers.js";
+import { escapeControls } from "./terminal/terminal.js";
 import type { JobView, TaskView } from "./views.js";
 
 /** "exit code 2", "killed by signal 9 (SIGKILL)", "time limit of 5s": what ended it. */
-export function outcomeText(result: TaskView, timeLimitMs?: number): string {
-  const { state, code, signal, timedOut, error } = result;
+export function outcomeText(
+  {
+    state,
+    code,
+    signal,
+    timedOut,
+    error,
+  }: Pick<TaskView, "code" | "signal" | "timedOut" | "error"> & { state: string },
+  timeLimitMs?: number,
+): string {
   const parts: string[] = [];
   if (timedOut === true)
     parts.push(timeLimitMs === undefined ? "over its time limit" : `time limit of ${formatDuration(timeLimitMs)}`);
   if (error !== undefined) parts.push(escapeControls(error));
-  // What ended it at its time limit is laboro's own doing.
+  // At the time limit, the exit code and signal are caused by laboro.
   else if (timedOut === true) return parts.join("");
   else if (signal !== undefined) parts.push(signalText(signal));
   else if (code !== undefined && !(code === 0 && state === "succeeded")) parts.push(`exit code ${code}`);
@@ -31,7 +39,7 @@ function signalText(name: string): string {
 /** Characters of an entry in a line. */
 const MAX_ENTRY = 100;
 
-/** "12 (data/x.csv)"; the number alone if the task has no entry, or is of an array. */
+/** "12 (data/x.csv)"; the number alone if the task has no entry or belongs to an array. */
 export function taskLabel(number: number, entry: Bytes | undefined): string {
   if (entry === undefined) return String(number);
   const text = escapeControls(entryLabel(entry));
@@ -45,21 +53,19 @@ export async function entryOf(client: Client, job: JobView, index: number): Prom
 }
 
 /** "3.12 (data/x.csv) failed: exit code 2, after 4.1s on node17" */
-export function taskResultLine({ id, limits }: JobView, result: TaskView, entry: Bytes | undefined): string {
+function taskResultLine({ id, limits }: JobView, result: TaskView, entry: Bytes | undefined): string {
   const { number, state, attempt, started, ended, worker } = result;
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
   const outcome = outcomeText(result, limits.timeLimitMs);
   return `${id}.${taskLabel(number, entry)} ${state}: ${outcome}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
 }
 
-/** A line each for the first tasks of a job that failed, and how many more there are. */
+/** A line for each of the first failed tasks of a job, and the number of others. */
 export async function failureLines(client: Client, job: JobView, limit: number): Promise<string[]> {
   const { failed } = job.counters;
   if (failed === 0) return [];
-  const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit });
-  const lines = await Promise.all(
-    page.tasks.map(async (result) => taskResultLine(job, result, await entryOf(client, job, result.index))),
-  );
+  const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit, entries: true });
+  const lines = page.tasks.map((result) => taskResultLine(job, result, result.entry));
   const more = failed - lines.length;
   return more > 0 ? [...lines, `and ${moreTasks(more)} failed`] : lines;
 }

@@ -17,9 +17,9 @@ export type JobSelector =
   | { readonly kind: "all" }
   | { readonly kind: "some"; readonly ids: Ranges };
 
-export interface Selector {
+interface Selector {
   readonly jobs: JobSelector;
-  /** Numbers of tasks of the one job that is named; absent for all of them. */
+  /** Task numbers of the selected job; absent for all tasks. */
   readonly tasks?: Ranges;
 }
 
@@ -52,8 +52,8 @@ export function parseTaskSelector(text: string): { readonly job: JobSelector; re
 }
 
 /**
- * The indices of the tasks with these numbers. A number must exist. A range must lie between the smallest and the largest number, and
- * selects the tasks that it has: of 5, 7, 9 the range 5-8 selects 5 and 7.
+ * The indices of the tasks with these numbers. A single number must exist. A range must be between the smallest and the
+ * largest number, and selects the tasks in it: of 5, 7, 9 the range 5-8 selects 5 and 7.
  */
 export function indicesOf(job: JobView, numbers: Ranges): Ranges {
   const limits = numberLimits(job);
@@ -73,7 +73,7 @@ export function isSingleJob(jobs: JobSelector): boolean {
   return more.length === 0 && only !== undefined && only.first === only.last;
 }
 
-/** The selector in its own words, for messages. */
+/** As they are written in a selector. */
 export function formatRanges(ranges: Ranges): string {
   return ranges.map(({ first, last }) => (first === last ? String(first) : `${first}-${last}`)).join(",");
 }
@@ -85,7 +85,7 @@ function parseJobs(text: string, whole: string): JobSelector {
   return { kind: "some", ids };
 }
 
-/** As they are written: not merged, so that each can be checked by itself. */
+/** As they are written: not merged, so that each can be checked separately. */
 function parseNumbers(text: string, whole: string): Ranges {
   return text.split(",").map((part) => {
     const [, from, to = from] = PART.exec(part.trim()) ?? [];

@@ -1,7 +1,7 @@
 /**
- * The address of a shared store: `--store`, or else LABORO_STORE. Both are the URL of a PostgreSQL database, or `@FILE`, a file that holds it.
- * The password may be in that file, in the environment (LABORO_STORE, PGPASSWORD) or in ~/.pgpass, but not in an argument: everyone on the
- * machine can see those.
+ * The address of a shared store: `--store`, or else LABORO_STORE. Both are the URL of a PostgreSQL database, or
+ * `@FILE`, a file that contains it. The password may be in that file, in the environment (LABORO_STORE, PGPASSWORD) or
+ * in ~/.pgpass. It must not be in an argument, because every user of the machine can see arguments.
  */
 import { readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
@@ -10,7 +10,9 @@ import { badInput, errnoOf, type LaboroError } from "../../base/errors.js";
 
 const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
 
-/** Undefined if the store is in the data directory. Throws LABORO_BAD_INPUT; the message does not contain the password. */
+/**
+ * Undefined if the store is in the data directory. Throws LABORO_BAD_INPUT; the message does not contain the password.
+ */
 export function resolveStoreUrl(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string | undefined {
   if (given !== undefined) {
     if (passwordIn(given)) {
@@ -39,7 +41,7 @@ function read(text: string, source: string): string {
 
 function addPassword(url: string, source: string, env: NodeJS.ProcessEnv): string {
   if (!/^postgres(ql)?:\/\//.test(url)) throw badStoreUrl(source, `is no address of a database, expected ${FORM}`);
-  // Several hosts in one address are no URL to Node; then the password has to stand in it, or in PGPASSWORD.
+  // Node cannot parse a URL with several hosts. Then the password has to be in the URL or in PGPASSWORD.
   if (!URL.canParse(url)) return url;
   const parsed = new URL(url);
   if (parsed.password !== "") return url;
@@ -50,12 +52,12 @@ function addPassword(url: string, source: string, env: NodeJS.ProcessEnv): strin
 
 const passwordIn = (text: string): boolean => /^[a-z]+:\/\/[^@/]*:[^@/]+@/i.test(text);
 
-/** The first line of ~/.pgpass that fits: host, port, database, user and password, with colons between them and `*` for anything. */
+/** The first line of ~/.pgpass that matches. A line is host:port:database:user:password, where `*` matches anything. */
 function passwordFromPgpass({ hostname, port, pathname, username }: URL, env: NodeJS.ProcessEnv): string | undefined {
   const file = env.PGPASSFILE ?? join(homedir(), ".pgpass");
   let text: string;
   try {
-    // As PostgreSQL's own tools do: what others can read is no secret.
+    // As libpq does: a password file that others can read is ignored.
     if ((statSync(file).mode & 0o077) !== 0) return undefined;
     text = readFileSync(file, "utf8");
   } catch {

@@ -1,6 +1,6 @@
-/** "Did you mean …?": the known names nearest to a mistyped one. */
+/** "Did you mean …?": finds the known names that are closest to a mistyped one. */
 
-/** The candidates nearest to the word, if they are near enough to be a typing mistake. */
+/** The candidates with the smallest edit distance to the word, if it is small enough for a typing mistake. */
 export function nearest(word: string, candidates: Iterable<string>): readonly string[] {
   const most = word.length < 4 ? 1 : word.length < 8 ? 2 : 3;
   let best = most;
@@ -15,13 +15,13 @@ export function nearest(word: string, candidates: Iterable<string>): readonly st
   return found;
 }
 
-/** " (did you mean …?)" or nothing. */
+/** "; did you mean …?", or an empty string. */
 export function suggestion(word: string, candidates: Iterable<string>): string {
   const found = nearest(word, candidates).slice(0, 3);
   return found.length === 0 ? "" : `; did you mean ${found.join(" or ")}?`;
 }
 
-/** The edit distance: insertions, deletions, changes and swaps of neighbours. */
+/** The edit distance, with insertions, deletions, substitutions and transpositions. */
 function distance(a: string, b: string): number {
   let before: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, j) => j);

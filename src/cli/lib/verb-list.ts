@@ -1,10 +1,10 @@
 /**
- * Every verb by name, with the line that `laboro --help` shows. The file of a verb is loaded only when the verb is used, which keeps
- * the start fast. To add a verb: a file in verbs/ that makes its Command, and an entry here.
+ * Every verb by name, with its line in `laboro --help`. The file of a verb is loaded only when the verb is used, to
+ * keep the start fast. To add a verb, add a file in verbs/ that makes its Command, and an entry here.
  */
 import type { Command } from "commander";
 
-export interface Verb {
+interface Verb {
   readonly name: string;
   readonly group: string;
   readonly summary: string;
@@ -22,7 +22,7 @@ export const VERBS: readonly Verb[] = [
   {
     name: "run",
     group: WORK,
-    summary: "run commands, show their output, wait, exit with 0 if all succeeded",
+    summary: "run commands and show their output; exit with 0 if all succeeded",
     load: async () => (await import("../verbs/run.js")).run(),
   },
   {
@@ -32,82 +32,106 @@ export const VERBS: readonly Verb[] = [
     load: async () => (await import("../verbs/submit.js")).submit(),
   },
   {
+    name: "schedule",
+    group: WORK,
+    summary: "submit a job regularly: by cron expressions or at an interval",
+    load: async () => (await import("../verbs/schedule.js")).schedule(),
+  },
+  {
     name: "experiments",
     group: WORK,
-    summary: "run a folder of scripts at runners of runexp",
+    summary: "run a folder of scripts at runexp runners",
     load: async () => (await import("../verbs/experiments.js")).experiments(),
   },
   {
     name: "status",
     group: INSPECT,
-    summary: "jobs and their progress, or one job in detail; laboro alone does this",
+    summary: "list jobs and their progress, or show one job; the default verb",
     load: async () => (await import("../verbs/status.js")).status(),
+  },
+  {
+    name: "tasks",
+    group: INSPECT,
+    summary: "list the tasks of a job: state, exit code, worker, duration",
+    load: async () => (await import("../verbs/tasks.js")).tasks(),
   },
   {
     name: "logs",
     group: INSPECT,
-    summary: "the output of tasks, live with -f",
+    summary: "print the output of tasks, live with -f",
     load: async () => (await import("../verbs/logs.js")).logs(),
   },
   {
     name: "wait",
     group: INSPECT,
-    summary: "wait until jobs have ended; exits 0 if all succeeded",
+    summary: "wait until jobs have ended; exit with 0 if all succeeded",
     load: async () => (await import("../verbs/wait.js")).wait(),
   },
   {
     name: "explain",
     group: INSPECT,
-    summary: "why a task is not running",
+    summary: "show why a task is not running",
     load: async () => (await import("../verbs/explain.js")).explain(),
+  },
+  {
+    name: "limits",
+    group: INSPECT,
+    summary: "the limits, what is used of them and what waits for them",
+    load: async () => (await import("../verbs/limit.js")).limits(),
   },
   {
     name: "hold",
     group: MANAGE,
-    summary: "hand out nothing more of a job",
+    summary: "start no more tasks of a job",
     load: async () => (await import("../verbs/hold.js")).hold(),
   },
   {
     name: "release",
     group: MANAGE,
-    summary: "hand out a held job's tasks again",
-    load: async () => (await import("../verbs/release.js")).release(),
+    summary: "start the tasks of a held job again",
+    load: async () => (await import("../verbs/hold.js")).release(),
   },
   {
     name: "cancel",
     group: MANAGE,
-    summary: "stop what runs of a job, and start nothing more of it",
+    summary: "cancel jobs or tasks: stop running tasks, start no more",
     load: async () => (await import("../verbs/cancel.js")).cancel(),
   },
   {
     name: "rerun",
     group: MANAGE,
-    summary: "run finished tasks again: those that failed, or all",
+    summary: "run ended tasks again: the failed ones, or all",
     load: async () => (await import("../verbs/rerun.js")).rerun(),
   },
   {
     name: "clean",
     group: MANAGE,
-    summary: "forget jobs that have ended, with their output",
+    summary: "delete ended jobs and their output",
     load: async () => (await import("../verbs/clean.js")).clean(),
+  },
+  {
+    name: "limit",
+    group: MANAGE,
+    summary: "set or remove a limit on running tasks and on starts, for jobs that name it",
+    load: async () => (await import("../verbs/limit.js")).limit(),
   },
   {
     name: "workers",
     group: WORKERS,
-    summary: "the workers and their free slots",
+    summary: "list the workers and their free slots",
     load: async () => (await import("../verbs/workers.js")).workers(),
   },
   {
     name: "drain",
     group: WORKERS,
-    summary: "give a worker nothing new; what it runs goes on",
+    summary: "assign no more tasks to a worker; running tasks continue",
     load: async () => (await import("../verbs/drain.js")).drain(),
   },
   {
     name: "stop",
     group: WORKERS,
-    summary: "let a worker end what it runs, and go",
-    load: async () => (await import("../verbs/stop.js")).stop(),
+    summary: "let a worker finish its running tasks, then end it",
+    load: async () => (await import("../verbs/drain.js")).stop(),
   },
   {
     name: "forgive",
@@ -118,31 +142,31 @@ export const VERBS: readonly Verb[] = [
   {
     name: "brokers",
     group: WORKERS,
-    summary: "the brokers of a group, and what each has",
+    summary: "list the brokers of a group",
     load: async () => (await import("../verbs/brokers.js")).brokers(),
   },
   {
     name: "request",
     group: SERVICES,
-    summary: "ask a service and print its answer",
+    summary: "call a service and print its reply",
     load: async () => (await import("../verbs/request.js")).request(),
   },
   {
     name: "services",
     group: SERVICES,
-    summary: "the services, and how many workers offer them",
+    summary: "list the services and how many workers offer them",
     load: async () => (await import("../verbs/services.js")).services(),
   },
   {
     name: "rr",
     group: SERVICES,
-    summary: "the round-robin queue's server, worker and client, with their consoles",
+    summary: "run the server, a worker or a client of the round-robin queue",
     load: async () => (await import("../verbs/rr.js")).rr(),
   },
   {
     name: "scale0",
     group: SERVICES,
-    summary: "a worker and a client that speak Scale0",
+    summary: "run a Scale0 worker, or send a Scale0 request",
     load: async () => (await import("../verbs/scale0.js")).scale0(),
   },
   {
@@ -160,31 +184,31 @@ export const VERBS: readonly Verb[] = [
   {
     name: "runner",
     group: SETUP,
-    summary: "run a runner of runexp, for a manager of laboro or an original one",
+    summary: "run a runexp runner, for a manager of laboro or an original one",
     load: async () => (await import("../verbs/runner.js")).runner(),
   },
   {
     name: "config",
     group: SETUP,
-    summary: "the configuration of the workers, in numbered versions",
+    summary: "show or change the configuration of the workers",
     load: async () => (await import("../verbs/config.js")).config(),
   },
   {
     name: "keys",
     group: SETUP,
-    summary: "which peers may connect to ZeroMQ listeners with CURVE",
+    summary: "manage the CURVE keys of ZeroMQ peers",
     load: async () => (await import("../verbs/keys.js")).keys(),
   },
   {
     name: "open",
     group: SETUP,
-    summary: "the dashboard, in a browser",
+    summary: "open the dashboard in a browser",
     load: async () => (await import("../verbs/open.js")).open(),
   },
   {
     name: "decode",
     group: INSPECT,
-    summary: "bytes of an old protocol in, named messages out",
+    summary: "decode captured messages of an old protocol",
     load: async () => (await import("../verbs/decode.js")).decode(),
   },
   {
@@ -196,7 +220,7 @@ export const VERBS: readonly Verb[] = [
   {
     name: "completion",
     group: SETUP,
-    summary: "a script that completes verbs, options, jobs and workers",
+    summary: "print a completion script for bash, zsh or fish",
     load: async () => (await import("../verbs/completion.js")).completion(),
   },
 ];

@@ -2,7 +2,7 @@
 import { Command } from "commander";
 import type { OperationOutput } from "../../broker/operations/index.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { formatDuration } from "../lib/duration.js";
+import { formatDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
 import { detectTerminal, stateColour } from "../lib/terminal/terminal.js";
@@ -17,14 +17,11 @@ type BrokerView = OperationOutput<"brokers">["brokers"][number];
 export function brokers(): Command {
   const command = new Command("brokers")
     .description("List the brokers that share a store, with their listeners, workers and services.")
-    .option("--json", "one JSON document")
-    .option(
-      "--step-back <broker>",
-      "let a fallback that stands in for others close its listeners; its workers go to those",
-    )
+    .option("--json", "print one JSON document")
+    .option("--step-back <broker>", "let an active fallback close its listeners; its workers go to the other brokers")
     .addHelpText(
       "after",
-      "\nStates: open hands out work, draining does not and sends its workers to the others, standby is a fallback that does not listen." +
+      "\nStates: open: assigns tasks; draining: sends its workers to the other brokers; standby: a fallback that does not listen." +
         "\nThe broker with * answered. LAST SEEN is the time since its last heartbeat, COMMIT the time that a commit takes.\n" +
         "\nExamples:\n  laboro brokers\n  laboro brokers --step-back spare.cluster:5429",
     )
@@ -48,7 +45,7 @@ async function run(options: Options): Promise<void> {
   const { stepBack } = options;
   if (stepBack !== undefined) {
     const { broker } = await withBroker(options, (client) => client.ask("stepBack", { broker: stepBack }));
-    printLines(`${broker} steps back`);
+    printLines(`broker ${broker} closes its listeners`);
     return;
   }
   const answer = await withBroker(options, (client) => client.ask("brokers", {}));

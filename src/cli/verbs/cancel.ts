@@ -1,11 +1,11 @@
-/** `laboro cancel`: stop what runs, start nothing more. */
+/** `laboro cancel`: stop running tasks, start no more. */
 import { Command } from "commander";
 import { pluralize } from "../../base/format.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { changeJobs } from "../lib/change-jobs.js";
 import { confirm, requireTerminal } from "../lib/confirm.js";
-import { OPEN_STATES } from "../lib/job-states.js";
+import { changeJobs, OPEN_STATES } from "../lib/select-jobs.js";
+
 import { indicesOf, parseSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
@@ -16,13 +16,13 @@ interface Options extends BrokerChoice {
 export function cancel(): Command {
   const command = new Command("cancel")
     .description(
-      "Cancel jobs, or some tasks of a job. What waits never starts; what runs gets SIGTERM, and SIGKILL after a while. " +
-        "When this returns, the cancellation is on disk: the tasks end as cancelled, even if a result arrives later. " +
-        "Before it cancels all jobs, it asks; where there is no terminal, it needs --yes.",
+      "Cancel jobs, or some tasks of a job. Waiting tasks never start. Running tasks get SIGTERM, and SIGKILL if they do not " +
+        "end. When this returns, the cancellation is on disk: the tasks end as cancelled, even if a result arrives later. " +
+        "It asks before it cancels all jobs; without a terminal it needs --yes.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .option("--reason <text>", "the reason, shown with the job")
-    .option("--yes", "do not ask")
+    .option("--yes", "do not ask for confirmation")
     .addHelpText("after", "\nExamples:\n  laboro cancel last\n  laboro cancel 3.100-199 --reason 'wrong input'")
     .action(run);
   return addBrokerOptions(command);

@@ -1,15 +1,14 @@
-/** `laboro clean`: forget jobs that have ended. */
+/** `laboro clean`: delete ended jobs. */
 import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { changeJobs } from "../lib/change-jobs.js";
 import { confirm, requireTerminal } from "../lib/confirm.js";
-import { formatDuration, parseDuration } from "../lib/duration.js";
-import { ENDED_STATES, stateParser } from "../lib/job-states.js";
-import { parseWholeNumber } from "../lib/option-parsers.js";
+import { formatDuration, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
+
 import { printLines } from "../lib/print.js";
+import { changeJobs, ENDED_STATES, stateParser } from "../lib/select-jobs.js";
 import { parseJobSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
@@ -22,15 +21,19 @@ interface Options extends BrokerChoice {
 export function clean(): Command {
   const command = new Command("clean")
     .description(
-      "Forget jobs that have ended, with their results and output, and free their disk space. " +
-        "Without a selector all that the options allow; jobs that are open are never touched. " +
-        "Unless all jobs are named by their numbers, it asks first; where there is no terminal, it needs --yes.",
+      "Delete ended jobs with their results and output, and free their disk space. " +
+        "Without a selector, all ended jobs that the options select. Open jobs are never deleted. " +
+        "It asks first, unless all jobs are named by number; without a terminal it needs --yes.",
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
-    .option("--older-than <duration>", "only what ended longer ago than this: 7d, 12h", parseDuration)
-    .option("--keep <n>", "but not the newest so many", parseWholeNumber)
-    .option("--state <states>", "only those that ended so: succeeded, failed, cancelled", stateParser(ENDED_STATES))
-    .option("--yes", "do not ask")
+    .option("--older-than <duration>", "delete only jobs that ended longer ago than this: 7d, 12h", parseDuration)
+    .option("--keep <n>", "keep the newest N ended jobs", parseWholeNumber)
+    .option(
+      "--state <states>",
+      "delete only jobs in these states: succeeded, failed, cancelled",
+      stateParser(ENDED_STATES),
+    )
+    .option("--yes", "do not ask for confirmation")
     .addHelpText(
       "after",
       "\nExamples:\n  laboro clean --older-than 7d --keep 100 --yes\n  laboro clean --state succeeded\n  laboro clean 1-4,7\n  laboro clean all --local",
@@ -75,7 +78,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
   });
 }
 
-/** What would be forgotten, for the question. */
+/** Describes the selected jobs, for the question. */
 function whatOf(selector: string | undefined, { olderThan, keep, state }: Options): string {
   if (selector === "last") return "the last job";
   const ended = state === undefined ? "all jobs that have ended" : `all jobs that have ended as ${state.join(" or ")}`;

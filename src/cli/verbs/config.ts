@@ -23,20 +23,18 @@ interface Options extends BrokerChoice {
 export function config(): Command {
   const command = new Command("config")
     .description(
-      "Show or change the configuration of the workers. Each change is a new version; workers that are connected have it within a heartbeat. " +
-        "A NAME may lie in others: workers.node17.slots is for one worker, pools.gpu.slots for those of a pool.",
+      "Show or change the configuration of the workers. Each change makes a new version, which connected workers get within a heartbeat. " +
+        "A NAME can be a path: workers.node17.slots is for one worker, pools.gpu.slots for the workers of a pool.",
     )
     .addArgument(new Argument("[action]", "what to do").choices(["show", "set", "history"]).default("show"))
-    .argument("[name=value...]", "for set: a VALUE is JSON where it reads as that, and text otherwise")
-    .option("--file <file>", "for set: all settings, from a JSON file; - is standard input")
-    .option("--unset <name>", "for set: no longer set this one; may be repeated", collect, [])
-    .option("--at <version>", "for show: as it was in this version", parseWholeNumber)
+    .argument("[name=value...]", "for set: VALUE is JSON if it can be parsed as JSON, otherwise text")
+    .option("--file <file>", "for set: replace all settings by those in this JSON file; - is standard input")
+    .option("--unset <name>", "for set: remove this setting; may be repeated", collect, [])
+    .option("--at <version>", "for show: the version to show (default: the last)", parseWholeNumber)
     .addOption(
-      new Option("--format <format>", "for show: what it is written in").choices(
-        CONFIG_TYPES.map((one) => one.toLowerCase()),
-      ),
+      new Option("--format <format>", "for show: output format").choices(CONFIG_TYPES.map((one) => one.toLowerCase())),
     )
-    .option("--json", "one JSON document, with version and time")
+    .option("--json", "print one JSON document, with version and time")
     .addHelpText("after", EXAMPLES)
     .action(run);
   return addBrokerOptions(command);
@@ -53,9 +51,9 @@ Examples:
 async function run(action: string, words: readonly string[], options: Options): Promise<void> {
   const { at, file, unset } = options;
   const changes = words.length > 0 || unset.length > 0 || file !== undefined;
-  if (action !== "set" && changes) throw badInput(`${action} changes nothing: laboro config set does`);
-  if (action !== "show" && at !== undefined) throw badInput("--at goes with show");
-  if (action !== "show" && options.format !== undefined) throw badInput("--format goes with show");
+  if (action !== "set" && changes) throw badInput(`laboro config ${action} changes nothing; use laboro config set`);
+  if (action !== "show" && at !== undefined) throw badInput("--at can only be used with show");
+  if (action !== "show" && options.format !== undefined) throw badInput("--format can only be used with show");
   if (action === "set" && !changes) throw badInput("nothing to set: give NAME=VALUE, --unset NAME or --file FILE");
   await withBroker(options, async (client) => {
     if (action === "set") await set(client, words, options);
@@ -84,7 +82,7 @@ async function set(client: Client, words: readonly string[], options: Options): 
     if (name === "") throw badInput(`expected NAME=VALUE, got ${word}`);
     settings = withValue(settings, pathOf(name), valueOfText(value));
   }
-  // Refused if somebody else has set another version meanwhile.
+  // Refused if the version has changed meanwhile.
   const after = await client.ask("configSet", { settings, expectedVersion: before.version });
   if (json === true) printJson(after);
   else printLines(`config version ${after.version}`);
@@ -100,7 +98,7 @@ function textOf(file: string): string {
 
 const pathOf = (name: string): string[] => {
   const path = name.split(".");
-  if (path.includes("")) throw badInput(`no name: ${name}`);
+  if (path.includes("")) throw badInput(`${name} is not a valid name: a part between dots is empty`);
   return path;
 };
 
@@ -139,7 +137,7 @@ async function history(client: Client, { json }: Options): Promise<void> {
     return;
   }
   if (versions.length === 0) {
-    printLines("nothing was ever set; laboro config set NAME=VALUE does");
+    printLines("the config is empty; laboro config set NAME=VALUE sets a value");
     return;
   }
   const rows = versions.map(({ version, changed, settings }, i) => [

@@ -27,13 +27,13 @@ interface DirectedMessage extends DecodedMessage {
 export function decode(): Command {
   return new Command("decode")
     .description(
-      "Bytes of a protocol in, its messages by name out. A line is hex; or a direction and hex, one word a frame and - for an empty " +
-        "one; or a JSON object with dir and hex, text or frames. Lines that begin with # are passed over. Exits 1 where something " +
-        "could not be read.",
+      "Decode captured bytes of a protocol and print its messages. An input line is hex; or a direction and hex, one word per frame, " +
+        "- for an empty frame; or a JSON object with dir and hex, text or frames. Lines that begin with # are ignored. Exit with 1 " +
+        "if something could not be decoded.",
     )
     .argument("<protocol>", `one of ${Object.keys(DECODERS).join(", ")}`)
-    .argument("[file]", "the capture; standard input if absent, or -")
-    .option("--binary", "the bytes themselves, of one direction, instead of lines")
+    .argument("[file]", "the capture; - is standard input (default: standard input)")
+    .option("--binary", "read raw bytes of one direction instead of lines")
     .option("--json", "print one JSON document instead of text")
     .addHelpText(
       "after",
@@ -98,7 +98,7 @@ async function* linesOf(input: Readable): AsyncIterable<CapturedFrames> {
   }
 }
 
-/** Undefined for a line without bytes: a connect event, or a second copy of received data. */
+/** Undefined for a line without bytes, such as a connect event. */
 function parseJsonLine(text: string, number: number): CapturedFrames | undefined {
   const given = parsed(text, number);
   const { dir, who, ev, hex, text: plain, frames } = given;
@@ -113,7 +113,7 @@ function parsed(text: string, number: number): Readonly<Record<string, unknown> 
   try {
     return JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
-    throw badInput(`line ${number} begins like JSON and is none`, cause);
+    throw badInput(`line ${number} begins like JSON, but is not JSON`, cause);
   }
 }
 
@@ -134,7 +134,7 @@ function bytesOf(word: string, number: number): Buffer {
 
 const notHex = (number: number, word: string): LaboroError => {
   const shown = word.length > 40 ? `${word.slice(0, 40)}…` : word;
-  return badInput(`line ${number}: ${shown} is not hex, of which each byte has two digits`);
+  return badInput(`line ${number}: ${shown} is not hex: expected two digits for each byte`);
 };
 
 function lineOf(direction: string, { name, fields, note }: DecodedMessage): string {

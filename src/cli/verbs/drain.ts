@@ -1,13 +1,16 @@
 /** `laboro drain`: no new work for a worker, or for all workers of a broker. */
 import { Command } from "commander";
-import { badInput } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
+import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { findWorker } from "../lib/find-worker.js";
+import { parsePositive } from "../lib/option-parsers.js";
 import { printLines } from "../lib/print.js";
+import { suggestion } from "../lib/suggest.js";
+import type { WorkerView } from "../lib/views.js";
 
-interface Options extends Omit<BrokerChoice, "broker"> {
-  /** True where no URL follows: the broker itself is meant. */
+interface DrainOptions extends Omit<BrokerChoice, "broker"> {
+  /** True if no URL follows: the broker itself is drained. */
   readonly broker?: string | true;
   readonly off?: boolean;
 }
@@ -15,37 +18,93 @@ interface Options extends Omit<BrokerChoice, "broker"> {
 export function drain(): Command {
   const command = new Command("drain")
     .description(
-      "Give a worker nothing new. What it runs goes on, what it has not started goes to others. It stays connected; laboro stop ends it. " +
-        "With --broker alone, before maintenance: the broker hands out nothing new, and peers whose protocol can are sent to its group.",
+      "Assign no more tasks to a worker. Its running tasks continue, its waiting tasks go to other workers. It stays connected; " +
+        "laboro stop ends it. With --broker alone, for maintenance: the broker assigns no more tasks, and sends peers whose " +
+        "protocol allows it to the other brokers of its group.",
     )
-    .argument("[worker]", "its name, or its id")
-    .option("--off", "the broker hands out work again")
+    .argument("[worker]", "name or id of the worker")
+    .option("--off", "let the broker assign tasks again")
     .addHelpText("after", "\nExamples:\n  laboro drain node17\n  laboro drain --broker\n  laboro drain --broker --off")
-    .action(run);
+    .action(drainWorker);
   addBrokerOptions(command);
   const url = command.options.find(({ long }) => long === "--broker");
   if (url !== undefined) {
     url.flags = "--broker [@file]";
     url.required = false;
     url.optional = true;
-    url.description = `${url.description}; alone, it is the broker that is drained`;
+    url.description = `${url.description}; without a file, the broker itself is drained`;
   }
   return command;
 }
 
-async function run(name: string | undefined, { broker, off = false, ...others }: Options): Promise<void> {
+async function drainWorker(name: string | undefined, { broker, off = false, ...others }: DrainOptions): Promise<void> {
   const whole = broker === true;
-  if (name === undefined && !whole) throw badInput("say which worker, or --broker alone for the broker itself");
-  if (name !== undefined && whole) throw badInput("a worker or the broker itself, not both");
-  if (off && !whole) throw badInput("--off goes with --broker; a worker that is started again is no longer drained");
+  if (name === undefined && !whole)
+    throw badInput("expected the name of a worker, or --broker without a file for the broker itself");
+  if (name !== undefined && whole) throw badInput("expected a worker or --broker without a file, not both");
+  if (off && !whole) throw badInput("--off needs --broker: a drained worker gets tasks again after a restart");
   await withBroker(typeof broker === "string" ? { ...others, broker } : others, async (client) => {
     if (name === undefined) {
       await client.ask("drainBroker", { draining: !off });
-      printLines(off ? "the broker hands out work again" : "the broker hands out nothing new; what runs goes on");
+      printLines(off ? "the broker assigns tasks again" : "the broker assigns no more tasks; running tasks continue");
       return;
     }
     const { id, name: known, tasks, prefetched } = await findWorker(client, name);
     await client.ask("drain", { worker: id });
-    printLines(`worker ${known} gets nothing new; it runs ${pluralize(Math.max(0, tasks - prefetched), "task")}`);
+    printLines(
+      `worker ${known} gets no more tasks; it still runs ${pluralize(Math.max(0, tasks - prefetched), "task")}`,
+    );
   });
+}
+
+/** `laboro stop`: end a worker. */
+interface StopOptions extends BrokerChoice {
+  readonly slots?: number;
+  readonly now?: boolean;
+}
+
+export function stop(): Command {
+  const command = new Command("stop")
+    .description(
+      "Let a worker finish its running tasks, then end it. Its waiting tasks go to other workers. " +
+        "laboro drain keeps it connected.",
+    )
+    .argument("<worker>", "name or id of the worker")
+    .option("--slots <n>", "remove only N of its slots, each when its task has ended", parsePositive)
+    .option("--now", "stop the running tasks; they start again at other workers")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro stop node17\n  laboro stop node17 --slots 4\n  laboro stop node17 --now",
+    )
+    .action(stopWorker);
+  return addBrokerOptions(command);
+}
+
+async function stopWorker(name: string, { slots, now, ...broker }: StopOptions): Promise<void> {
+  await withBroker(broker, async (client) => {
+    const { id, name: known, tasks, prefetched } = await findWorker(client, name);
+    await client.stopWorker(id, { ...(slots === undefined ? {} : { slots }), ...(now === true ? { now } : {}) });
+    const running = pluralize(Math.max(0, tasks - prefetched), "task");
+    if (slots !== undefined) printLines(`worker ${known} removes ${pluralize(slots, "slot")}, each when it is free`);
+    else if (now === true) printLines(`worker ${known} stops now; other workers get its ${running}`);
+    else printLines(`worker ${known} stops when its running tasks have ended: ${running}`);
+  });
+}
+
+/** Finds a worker by its id, or by its name. */
+async function findWorker(client: Client, name: string): Promise<WorkerView> {
+  const { workers } = await client.ask("workers", {});
+  const found = workers.filter((worker) => worker.id === name);
+  if (found.length === 0) found.push(...workers.filter((worker) => worker.name === name));
+  // A worker that came back with another id may still be listed as disconnected.
+  const connectedOnly = found.length > 1 ? found.filter(({ connected }) => connected) : found;
+  const [only, ...more] = connectedOnly;
+  if (only !== undefined && more.length === 0) return only;
+  if (found.length > 1) {
+    const ids = found.map(({ id }) => id).join(", ");
+    throw badInput(`${found.length} workers have the name ${name}: give an id instead, one of ${ids}`);
+  }
+  const names = workers.map((worker) => worker.name);
+  const hint = suggestion(name, names) || (names.length === 0 ? "; no worker is known" : "; laboro workers lists them");
+  throw new LaboroError("LABORO_NO_SUCH_WORKER", `there is no worker ${name}${hint}`);
 }

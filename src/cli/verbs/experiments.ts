@@ -1,12 +1,14 @@
-/** `laboro experiments`: a folder `runs/` of scripts in, `outputs/*.res` out, by runners of runexp and by this machine. For users of queueexp. */
+/**
+ * `laboro experiments`: runs the scripts in `runs/` at runexp runners and on this machine, and writes `outputs/*.res`.
+ * For users of queueexp.
+ */
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../../base/addresses.js";
 import { badInput } from "../../base/errors.js";
-import type { Experiment } from "../../protocols/runexp/broker/experiments.js";
-import { Aftermath } from "../../protocols/runexp/experiments/aftermath.js";
-import { findExperiments } from "../../protocols/runexp/experiments/folder.js";
+import type { Experiment } from "../../protocols/runexp/broker/runner-tasks.js";
+import { Aftermath, findExperiments } from "../../protocols/runexp/experiments/folder.js";
 import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/progress-output.js";
 import {
   DEFAULT_GROUP,
@@ -20,8 +22,7 @@ import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printNotice } from "../lib/print.js";
 import { textFor } from "../lib/terminal/escape-filter.js";
-import { runExperiments } from "./experiments/run.js";
-import { runAtBroker } from "./experiments/run-at-broker.js";
+import { runAtBroker, runExperiments } from "./experiments/run.js";
 
 interface Options {
   readonly runs: string;
@@ -49,32 +50,41 @@ export function experiments(): Command {
     .synonym("--print-jobs", "--print")
     .synonym("--sort-jobs", "--sort")
     .description(
-      "Run the scripts in DIR/runs at runners of runexp (laboro runner, or the original one) and write what they say to " +
-        "DIR/outputs. What is done already is skipped; started again, it goes on where it was.",
+      "Run the scripts in DIR/runs at runners of runexp (laboro runner, or the original one) and write their output to " +
+        "DIR/outputs. Scripts that have an output already are skipped, so an interrupted run can be started again.",
     )
-    .argument("[dir]", "where runs and outputs are", ".")
+    .argument("[dir]", "the directory with runs and outputs", ".")
     .option("-r, --runs <path>", "the folder of scripts, .sh and .m, below DIR", "runs")
     .option("-o, --outputs <path>", "the folder of results, below DIR", "outputs")
-    .option("-g, --group <name>", "the group that runners must name too", parseGroup, DEFAULT_GROUP)
-    .option("-p, --port <n>", `listen there (default: port= in ~/.runexp, or ${DEFAULT_RUNEXP_PORT})`, parsePort)
-    .option("--listen <address>", "listen on this address; other than loopback needs --insecure", "127.0.0.1")
-    .option("--insecure", "let other machines in: the protocol has no authentication")
-    .option("--sort", "in the order of the paths")
-    .option("--random", "in random order: the usual")
-    .option("--print", "print what is left to run, and end")
-    .option("-t, --progress", "one line that says how far it is: the usual")
-    .option("--shownames", "a line for each experiment that is handed out")
-    .option("-q, --quiet", "no progress")
-    .option("-a, --aftermath", "a line for each end")
-    .option("-s, --success", "a line for each success")
-    .option("-f, --failure", "a line for each failure: the usual, unless --shownames or -q is given")
-    .option("-v, --verbose", "say more")
-    .option("--ban", "runners that fail too often are put on hold or banned")
+    .option(
+      "-g, --group <name>",
+      "the group of this manager; runners must name the same one",
+      parseGroup,
+      DEFAULT_GROUP,
+    )
+    .option(
+      "-p, --port <n>",
+      `the port to listen on (default: port= in ~/.runexp, or ${DEFAULT_RUNEXP_PORT})`,
+      parsePort,
+    )
+    .option("--listen <address>", "the address to listen on; other than loopback needs --insecure", "127.0.0.1")
+    .option("--insecure", "accept other machines, although the protocol has no authentication")
+    .option("--sort", "run the scripts in the order of their paths")
+    .option("--random", "run the scripts in random order (default)")
+    .option("--print", "print the scripts that are left to run, and exit")
+    .option("-t, --progress", "show one line with the progress (default)")
+    .option("--shownames", "print a line for each script that is assigned")
+    .option("-q, --quiet", "show no progress")
+    .option("-a, --aftermath", "print a line for each script that ends")
+    .option("-s, --success", "print a line for each script that succeeds")
+    .option("-f, --failure", "print a line for each script that fails (default, unless --shownames or -q is given)")
+    .option("-v, --verbose", "print more details")
+    .option("--ban", "suspend and ban runners that fail too often")
     .option(
       "--broker [@file]",
-      "at the broker whose URL is in this file, or the usual one, and all its workers that run scripts; no listener is opened here",
+      "use the broker whose URL is in this file, or the configured one, and all its workers that run scripts; open no listener here",
     )
-    .option("--local <n>", "run so many at once on this machine too", parseWholeNumber)
+    .option("--local <n>", "also run scripts on this machine, up to N at once", parseWholeNumber)
     .addHelpText(
       "after",
       "\nExamples:\n  laboro experiments --local 4\n  laboro experiments study --listen 0.0.0.0 --insecure --group mine\n  laboro experiments study --print --sort",

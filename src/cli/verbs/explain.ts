@@ -6,7 +6,7 @@ import { printJson, printLines } from "../lib/print.js";
 import { entryOf, taskLabel } from "../lib/result-text.js";
 import { selectJob } from "../lib/select-jobs.js";
 import { indicesOf, parseTaskSelector } from "../lib/selectors.js";
-import { escapeControls } from "../lib/terminal/text.js";
+import { escapeControls } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -14,9 +14,9 @@ interface Options extends BrokerChoice {
 
 export function explain(): Command {
   const command = new Command("explain")
-    .description("Say why a task is not running, or where it runs, or how it ended.")
-    .argument("<job.task>", "one task: 3.12, last.1; the job's first if no task is named")
-    .option("--json", "one JSON document")
+    .description("Show why a task is not running, where it runs, or how it ended.")
+    .argument("<job.task>", "one task: 3.12, last.1; a job alone means its first task")
+    .option("--json", "print one JSON document")
     .addHelpText("after", "\nExample:\n  laboro explain last.1")
     .action(run);
   return addBrokerOptions(command);

@@ -8,7 +8,7 @@ export function forgive(): Command {
     .description(
       "Reset the standing of a worker: its earlier failures no longer count, and it gets work again. With serve --standing, workers that fail too often are suspended or banned.",
     )
-    .argument("<name>", "its name; it need not be connected")
+    .argument("<name>", "name of the worker, which need not be connected")
     .addHelpText("after", "\nExample:\n  laboro forgive node17")
     .action(run);
   return addBrokerOptions(command);
@@ -17,6 +17,6 @@ export function forgive(): Command {
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
     const { known } = await client.ask("forgive", { name });
-    printLines(known ? `worker ${name} starts with good standing` : `nothing was known of a worker ${name}`);
+    printLines(known ? `worker ${name} has good standing again` : `there is no record of a worker ${name}`);
   });
 }

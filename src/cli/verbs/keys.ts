@@ -21,21 +21,21 @@ interface Options {
 export function keys(): Command {
   return new Command("keys")
     .description(
-      "Keys for serve --curve, in the broker's data directory. The broker's own pair is made with the first of them. Restart a running broker after a change.",
+      "Manage the CURVE keys of laboro serve --curve, in the broker's data directory. The first key also creates the broker's own pair. Restart a running broker after a change.",
     )
     .addArgument(
       new Argument("[action]", "what to do").choices(["list", "new", "allow", "deny", "show"]).default("list"),
     )
-    .argument("[name]", "whose: a worker or client; for new and show, the broker's where it is left out")
-    .argument("[key]", "for allow: the public key that its owner made, 40 characters")
+    .argument("[name]", "name of a worker or client; new and show without a name are about the broker's own keys")
+    .argument("[key]", "for allow: the public key of the peer, 40 characters")
     .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
-    .option("--json", "one JSON document; secret keys are in no output")
+    .option("--json", "print one JSON document, without secret keys")
     .addHelpText("after", EXAMPLES)
     .action(run);
 }
 
 const EXAMPLES = `
-new NAME makes a pair for a peer, allows it, and writes the keys that the peer needs to keys/NAME.json, readable by you only.
+new NAME creates a key pair for a peer, allows it, and writes the keys that the peer needs to keys/NAME.json, which only you can read.
 
 Examples:
   laboro keys new
@@ -47,7 +47,7 @@ async function run(action: string, name: string | undefined, key: string | undef
   const dir = resolve(dataDirectory(options));
   refuseForeignDirectory(dir);
   if (name !== undefined && !/^[\w.@-]+$/.test(name))
-    throw badInput(`a name has letters, digits and . @ - _, not ${name}`);
+    throw badInput(`invalid name ${name}: expected letters, digits and . @ - _`);
   if (key !== undefined && action !== "allow") throw badInput(`${action} takes no key`);
   if (action === "list") list(loadKeyRing(dir), options);
   else if (action === "show") show(loadKeyRing(dir), name, options);
@@ -58,7 +58,8 @@ async function run(action: string, name: string | undefined, key: string | undef
 
 const loadKeyRing = (dir: string): KeyRing => {
   const ring = readKeyRing(dir);
-  if (ring === undefined) throw badInput(`there are no keys in ${dir} yet: laboro keys new makes the broker's`);
+  if (ring === undefined)
+    throw badInput(`there are no keys in ${dir} yet: laboro keys new creates those of the broker`);
   return ring;
 };
 
@@ -119,7 +120,7 @@ async function allow(dir: string, name: string | undefined, key: string | undefi
   const ring = readKeyRing(dir) ?? createKeyRing(dir);
   if (Object.hasOwn(ring.known, name)) throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: key } });
-  printLines(`${name} may come in; it knows the broker by ${ring.publicKey}`);
+  printLines(`${name} may connect; the public key of the broker is ${ring.publicKey}`);
 }
 
 function deny(dir: string, name: string | undefined): void {
@@ -129,11 +130,11 @@ function deny(dir: string, name: string | undefined): void {
   const { [name]: _, ...known } = ring.known;
   writeKeyRing(dir, { ...ring, known });
   const file = join(dir, "keys", `${name}.json`);
-  printLines(`${name} is no longer let in${existsSync(file) ? `; ${file} is of no more use` : ""}`);
+  printLines(`${name} may no longer connect${existsSync(file) ? `; ${file} can be deleted` : ""}`);
 }
 
 function keyOf({ known }: KeyRing, name: string): string {
   const key = Object.hasOwn(known, name) ? known[name] : undefined;
   if (key !== undefined) return key;
-  throw badInput(`there is no key of ${name}${suggestion(name, Object.keys(known))}`);
+  throw badInput(`there is no key for ${name}${suggestion(name, Object.keys(known))}`);
 }

@@ -10,10 +10,10 @@ import { printLines, printNotice } from "../lib/print.js";
 export function open(): Command {
   const command = new Command("open")
     .description(
-      "Print a link to the dashboard that lets one browser in, once; and open it where there is a browser and a terminal. " +
-        "Where no broker runs and laboro run has left data in this directory, it shows that data until Ctrl-C.",
+      "Print a link to the dashboard, which works once, and open it in a browser if there is one. " +
+        "If no broker runs and laboro run has left data in this directory, show that data until Ctrl-C.",
     )
-    .option("--print", "only print it")
+    .option("--print", "print the link only")
     .addHelpText("after", "\nExamples:\n  laboro open\n  laboro open --print")
     .action(run);
   return addBrokerOptions(command);
@@ -42,7 +42,7 @@ function startBrowser(url: string, options: { readonly print?: boolean }): void 
   child.unref();
 }
 
-/** $BROWSER, which may be a list as in sensible-browser(1), or xdg-open where there is a display. */
+/** $BROWSER, which may be a list as in sensible-browser(1), or xdg-open if there is a display. */
 function findBrowser(env: NodeJS.ProcessEnv): string | undefined {
   const named = (env.BROWSER ?? "").split(":").find((name) => name !== "" && isExecutable(name, env));
   if (named !== undefined) return named;

@@ -2,7 +2,7 @@
 import { Command, Option } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { parseDuration } from "../lib/duration.js";
+import { parseDuration } from "../lib/option-parsers.js";
 import { openOutput } from "../lib/print.js";
 
 interface Options extends BrokerChoice {
@@ -14,17 +14,17 @@ interface Options extends BrokerChoice {
 export function request(): Command {
   const command = new Command("request")
     .description(
-      "Ask a service and print its answer, byte for byte. A service that fails is exit code 1, with its words.",
+      "Call a service and print its reply, byte for byte. If the service fails, print its message and exit with 1.",
     )
-    .argument("<service>", "its name; laboro services lists them")
-    .argument("[body]", "what to ask; - reads it from standard input, nothing asks with an empty body")
+    .argument("<service>", "name of the service; laboro services lists them")
+    .argument("[body]", "body of the request; - reads it from standard input (default: empty)")
     .addOption(
-      new Option("--timeout <duration>", "how long to wait for the answer")
+      new Option("--timeout <duration>", "how long to wait for the reply")
         .argParser(parseDuration)
         .default(30_000, "30s"),
     )
-    .option("--pool <name>", "workers of this pool")
-    .option("--retry", "let another worker answer where the first is lost: for what may be done twice")
+    .option("--pool <name>", "use only workers of this pool")
+    .option("--retry", "if the worker is lost, send the request to another one; for requests that may run twice")
     .addHelpText(
       "after",
       "\nExamples:\n  laboro request reverse hello\n  laboro request resize - --timeout 2m < in.png > out.png",
@@ -40,12 +40,12 @@ async function run(service: string, body: string | undefined, options: Options):
     const answer = await client
       .request(service, bytes, { timeoutMs, retry, ...(pool && { pool }) })
       .catch((cause: unknown) => {
-        // Its own words alone would not say whose they are.
+        // The message of the service alone would not name the service.
         if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;
         throw new LaboroError(cause.code, `service ${service}: ${cause.message}`, { cause });
       });
     openOutput(process.stdout)(answer);
-    // Or the prompt would stand behind it.
+    // Otherwise the shell prompt would follow on the same line.
     if (process.stdout.isTTY && answer.length > 0 && answer.at(-1) !== 0x0a) process.stdout.write("\n");
   });
 }

@@ -1,7 +1,11 @@
 /** `laboro rerun`: run finished tasks again. */
+
+import { availableParallelism } from "node:os";
 import { Command, Option } from "commander";
 import { pluralize } from "../../base/format.js";
+import type { Client } from "../../client/client.js";
 import type { TaskEnd } from "../../model/outcome.js";
+import type { RerunSelection } from "../lib/batch/resume.js";
 import {
   addBrokerOptions,
   type BrokerChoice,
@@ -10,9 +14,11 @@ import {
   localDataOf,
   withBroker,
 } from "../lib/broker-connection.js";
-import { changeJobs } from "../lib/change-jobs.js";
-import { JOB_STATES, OPEN_STATES } from "../lib/job-states.js";
-import { selectJobs } from "../lib/select-jobs.js";
+import { EXIT } from "../lib/failures.js";
+import type { LocalBroker } from "../lib/local-broker.js";
+import { printLines } from "../lib/print.js";
+import { changeJobs, JOB_STATES, OPEN_STATES, selectJobs } from "../lib/select-jobs.js";
+
 import { indicesOf, parseSelector } from "../lib/selectors.js";
 import type { JobView } from "../lib/views.js";
 
@@ -26,12 +32,12 @@ interface Options extends BrokerChoice {
 export function rerun(): Command {
   const command = new Command("rerun")
     .description(
-      "Run ended tasks of a job again, as they were submitted: without an option, those that failed or were cancelled. " +
-        "What an interrupted laboro run has left runs, too. The job keeps its number and the output of earlier attempts.",
+      "Run ended tasks of a job again, as they were submitted: by default those that failed or were cancelled. " +
+        "Tasks that an interrupted laboro run did not finish run too. The job keeps its number and the output of earlier attempts.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
-    .addOption(new Option("--failed", "only those that failed").conflicts("all"))
-    .addOption(new Option("--all", "those that succeeded, too"))
+    .addOption(new Option("--failed", "run only the failed tasks again").conflicts("all"))
+    .addOption(new Option("--all", "run succeeded tasks again, too"))
     .addHelpText("after", "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all")
     .action(run);
   return addBrokerOptions(command);
@@ -54,7 +60,6 @@ async function run(text: string, options: Options): Promise<void> {
           .then((client) => client.close())
           .catch((cause: unknown) => localDataInstead(options, cause));
   if (localDir !== undefined) {
-    const { rerunLocally } = await import("./rerun/rerun-local.js");
     await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selectionOf, noneText);
     return;
   }
@@ -74,4 +79,53 @@ async function run(text: string, options: Options): Promise<void> {
 function statesOf({ failed, all }: Options): readonly TaskEnd[] {
   if (all === true) return ["failed", "cancelled", "succeeded"];
   return failed === true ? ["failed"] : ["failed", "cancelled"];
+}
+
+/**
+ * Runs tasks in this process, on the data of `laboro run` in `dir`. Loads the broker here, because a rerun at another
+ * broker does not need it.
+ */
+async function rerunLocally(
+  dir: string,
+  choose: (client: Client) => Promise<readonly JobView[]>,
+  selectionOf: (job: JobView) => RerunSelection,
+  noneText: (job: number) => string,
+): Promise<void> {
+  const { openLocalBroker } = await import("../lib/local-broker.js");
+  const { rerunTasks } = await import("../lib/batch/resume.js");
+  const { runBatch } = await import("../lib/batch/run-batch.js");
+  const { onInterrupt } = await import("../lib/interrupt.js");
+  const interrupt = onInterrupt({ watchOutput: true });
+  let local: LocalBroker | undefined;
+  const connectBroker = async (ownJob?: number): Promise<Client> => {
+    await local?.close(false);
+    local = await openLocalBroker(dir, availableParallelism(), ({ id }) => id !== ownJob);
+    return local.client;
+  };
+  const start = async (client: Client, id: number, selection: RerunSelection) => {
+    const started = await rerunTasks(client, id, selection);
+    if (started === undefined) {
+      printLines(noneText(id));
+      return undefined;
+    }
+    // Unfinished tasks of a stopped run continue, too.
+    const { held } = await client.ask("job", { job: id });
+    if (held) await client.ask("release", { job: id });
+    return started;
+  };
+  try {
+    const jobs = await choose(await connectBroker());
+    if (jobs.length === 0) printLines("there is nothing to run again");
+    const selections = jobs.map((job) => ({ id: job.id, selection: selectionOf(job) }));
+    for (const { id, selection } of selections) {
+      if (interrupt.once.aborted || interrupt.outputLost.aborted) break;
+      const options = { keepOrder: false, tag: false, live: false, dir };
+      const code = await runBatch(connectBroker, (client) => start(client, id, selection), options, interrupt);
+      if (code !== EXIT.ok) process.exitCode = code;
+    }
+  } finally {
+    interrupt.dispose();
+    await local?.close(!interrupt.twice.aborted);
+    interrupt.endAfterHangup();
+  }
 }

@@ -32,21 +32,28 @@ const OPTION_PROGRAMS: Readonly<Record<string, readonly Program[]>> = {
 export function rr(): Command {
   const command = new Command("rr")
     .description(
-      "The round-robin queue's server, worker or client, with its console. The server is a broker of its own. Each of the three also works with the other two originals.",
+      "Run the server, a worker or a client of the round-robin queue, with a console. The server is a broker of its own. Each of them also works with the original programs.",
     )
-    .addArgument(new Argument("<program>", "which of them").choices(PROGRAMS))
-    .requiredOption("-d, --debug <level>", "0 errors only, 1 what happens, 5 summaries, up to 20", parseLevel)
+    .addArgument(new Argument("<program>", "the program to run").choices(PROGRAMS))
+    .requiredOption(
+      "-d, --debug <level>",
+      "0: errors, 1: events, 5: summaries, 10: every message; up to 20",
+      parseLevel,
+    )
     .option("--script <file>", "read commands from a file instead of standard input")
-    .option("--connect <url>", "worker, client: the server's URL, exactly as its --bind or --identity", DEFAULT_URL)
-    .option("--keys <file>", "worker, client: CURVE keys, as laboro keys new writes them")
+    .option("--connect <url>", "worker, client: URL of the server, exactly as in its --bind or --identity", DEFAULT_URL)
+    .option("--keys <file>", "worker, client: file with CURVE keys, written by laboro keys new")
     .option("--bind <url>", "server: where to listen", DEFAULT_URL)
     .addOption(
-      new Option("--identity <url>", "server: what peers connect to, where that is not the address; may be repeated")
+      new Option("--identity <url>", "server: URL that peers connect to, if it differs from --bind; may be repeated")
         .argParser(collect)
         .default([]),
     )
-    .option("--data <dir>", "server: store the registered workers there for the next start (default: not stored)")
-    .option("--insecure", "server: listen where other machines can reach it, too")
+    .option(
+      "--data <dir>",
+      "server: directory that keeps the registered workers for the next start (default: not kept)",
+    )
+    .option("--insecure", "server: accept other machines, although the protocol has no authentication")
     .addHelpText("after", HELP)
     .action((program: Program, options: Options) => perform(program, options, command));
   return command;
@@ -57,7 +64,7 @@ Commands of the consoles:
   server  workers, quit
   worker  register, deregister, bulk (ten workers in all, ten slots each), endbulk, quit
   client  ping, pingt (tracked), data, bulkping N, bulkdata N, quit
-The end of the input ends a console, too. The exit code is 1 where something failed.
+A console also ends at the end of its input. The exit code is 1 if something failed.
 
 Examples:
   laboro rr server -d 1
@@ -77,13 +84,13 @@ async function run(program: Program, options: Options): Promise<number> {
   const { debug: level, connect: url, bind, identity, data, script, keys, insecure = false } = options;
   if (program === "server") {
     const settings = identity.length === 0 ? {} : { identities: identity };
-    return (await import("./rr/server.js")).runServerConsole({ bind, level, insecure, settings, data, script });
+    return (await import("./rr/programs.js")).runServerConsole({ bind, level, insecure, settings, data, script });
   }
   const { readPeerKeys } = await import("../../broker/config/curve-keys.js");
   const consoleOptions = { url, level, script, curve: keys === undefined ? undefined : readPeerKeys(keys) };
   return program === "worker"
-    ? (await import("./rr/worker.js")).runWorkerConsole(consoleOptions)
-    : (await import("./rr/client.js")).runClientConsole(consoleOptions);
+    ? (await import("./rr/programs.js")).runWorkerConsole(consoleOptions)
+    : (await import("./rr/programs.js")).runClientConsole(consoleOptions);
 }
 
 function parseLevel(text: string): number {

@@ -3,12 +3,12 @@ import { rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
-import { localData } from "../../base/files/local-data.js";
+import { innerDataDir, localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { ACCESS_FILE, dataDirectory } from "../../client/find-broker.js";
 import type { Job } from "../../model/job.js";
-import { commandLine } from "../lib/batch/command-line.js";
-import { batchKey, type StartedBatch, startOrResume } from "../lib/batch/resume.js";
+import { ThreadCalls } from "../../store/sqlite/thread-calls.js";
+import { batchKey, commandLine, type StartedBatch, startOrResume } from "../lib/batch/resume.js";
 import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
 import { unfinishedJobs } from "../lib/batch/shown-tasks.js";
 import {
@@ -24,7 +24,7 @@ import {
 } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
 import { onInterrupt } from "../lib/interrupt.js";
-import { innerDataDir, type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
+import type { LocalBroker } from "../lib/local-broker.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
 import {
@@ -130,7 +130,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   }
 }
 
-/** Says which jobs of earlier runs stay held. */
+/** Prints which jobs of earlier runs stay held. */
 async function noticeHeld(client: Client, jobs: readonly Job[]): Promise<void> {
   for (const { id, name } of jobs)
     if ((await client.ask("job", { job: id })).state === "held")
@@ -140,18 +140,19 @@ async function noticeHeld(client: Client, jobs: readonly Job[]): Promise<void> {
 interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
-  /** Where it is recorded what was printed. */
+  /** Directory of the records of printed output (shown-tasks.ts). */
   readonly dir: string;
   readonly connect: ConnectBroker;
   /** Jobs that earlier runs left open; they are held. */
   readonly foundOpen: readonly Job[];
-  /** `finish`: let what others run here end by itself. `done`: nothing is left to resume. */
+  /** `finish`: let tasks of other runs finish. `done`: nothing is left to resume. */
   close(finish: boolean, done: boolean): Promise<void>;
 }
 
 /**
- * The broker that is configured; a local one where none is, with --local, and inside a task of a local run. Where the configured one does not
- * answer, the work is not done on this machine instead: it may be the login node of a cluster.
+ * The configured broker; a local one if none is configured, with --local, and inside a task of a local run. If the
+ * configured broker does not answer, the tasks do not run on this machine instead: it may be the login node of a
+ * cluster.
  */
 async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
   const isLocal = options.local === true;
@@ -177,7 +178,7 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
   }
 }
 
-/** The local broker of this directory. A run inside a task of another run here has data of its own. */
+/** The local broker of this directory. A run inside a task of another run has its own data. */
 function directoryBroker(options: Options, key: string): RunBroker {
   const { dir, elsewhere } = localData(".");
   const inner = innerDataDir(dir, key);
@@ -203,14 +204,17 @@ function localBroker(options: Options, data: LocalRunData): RunBroker {
   const slots = options.jobs ?? availableParallelism();
   const foundOpen: Job[] = [];
   let local: LocalBroker | undefined;
+  ThreadCalls.startEarly();
   return {
     isLocal: true,
     dir: data.dir,
     foundOpen,
     connect: async (ownJob) => {
       await local?.close(false);
+      // Loaded here: a run with another broker needs none of it, and the thread of the store loads at the same time.
+      const { openLocalBroker } = await import("../lib/local-broker.js");
       local = await openLocalBroker(data.dir, slots, (job) => {
-        // After the end of another run's broker, the jobs that are open belong to runs that still go on.
+        // After the broker of another run has ended, open jobs belong to runs that are still active.
         if (ownJob === undefined) foundOpen.push(job);
         return job.id !== ownJob;
       });

@@ -11,17 +11,16 @@ import {
   HOST_PATTERN,
   type RunexpMessage,
 } from "../../protocols/runexp/messages.js";
+import { shortDate } from "../../protocols/runexp/res-text.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
-import { shortDate } from "../../protocols/runexp/runner/dates.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
 import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
-import { parsePositive } from "../lib/option-parsers.js";
+import { parseDuration, parsePositive, parseSize } from "../lib/option-parsers.js";
+
 import { openOutput, printLines, printNotice } from "../lib/print.js";
-import { parseSize } from "../lib/size.js";
 
 interface Options {
   readonly connect?: string;
@@ -37,22 +36,29 @@ interface Options {
 export function runner(): Command {
   return new AbbreviatingCommand("runner")
     .description(
-      "Run experiments of a manager of runexp: laboro's own (laboro experiments, serve --protocol runexp) or an original one.",
+      "Run experiments of a runexp manager: one of laboro (laboro experiments, laboro serve --protocol runexp) or an original one.",
     )
-    .argument("<n>", "how many at once", parsePositive)
+    .argument("<n>", "how many experiments run at once", parsePositive)
     .helpOption("--help", "display help for command")
-    .option("-c, --connect <host[:port]>", "the manager (default: qmanager= and port= in ~/.runexp)")
-    .option("-g, --group <name>", "the group that the manager must have", DEFAULT_GROUP)
-    .option("-h, --host <name>", "what this runner is called (default: hostname= in ~/.runexp, or this host)")
-    .option("-m, --mem <size>", "ask for nothing while less memory is available, as 10G", parseSize)
-    .option("-v, --verbose", "say every message")
-    .option("--stay", "wait for the next manager when this one has nothing more, or is gone")
+    .option("-c, --connect <host[:port]>", "address of the manager (default: qmanager= and port= in ~/.runexp)")
+    .option("-g, --group <name>", "group of the manager", DEFAULT_GROUP)
+    .option("-h, --host <name>", "name of this runner (default: hostname= in ~/.runexp, or the host name)")
+    .option(
+      "-m, --mem <size>",
+      "request no experiment while less memory than this is available, such as 10G",
+      parseSize,
+    )
+    .option("-v, --verbose", "print every message")
+    .option("--stay", "when the manager has no more experiments or is gone, wait for the next one")
     .option(
       "--reconnect-timeout <duration>",
-      "how long a manager that is gone is tried again (default: 10m)",
+      "how long to try to reconnect to the manager (default: 10m)",
       parseDuration,
     )
-    .option("--data <dir>", "below it scripts and undelivered results are kept (default: as for the other verbs)")
+    .option(
+      "--data <dir>",
+      "directory for scripts and undelivered results (default: $LABORO_DATA, ~/.local/share/laboro)",
+    )
     .addHelpText(
       "after",
       "\nExamples:\n  laboro runner 4 -c head:5433\n  laboro runner 8 -c 10.0.0.2 -g mine -m 10G --stay",
@@ -64,7 +70,7 @@ async function perform(threads: number, options: Options): Promise<void> {
   const { manager, host } = resolveManagerAndHost(options);
   const { group, mem, reconnectTimeout, verbose } = options;
   if (mem !== undefined && mem > totalmem()) {
-    throw badInput(`-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`);
+    throw badInput(`-m: this machine has ${gigabytes(totalmem())} in total, less than ${gigabytes(mem)}`);
   }
   const folder = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
   const runnerOptions: RunnerOptions = {
@@ -79,7 +85,7 @@ async function perform(threads: number, options: Options): Promise<void> {
       running: (name) => printLines(`${shortDate(Date.now())} [${host}] Running ${name}`),
       onHold: (held) => printLines(`${shortDate(Date.now())} [${host}] ${held ? ON_HOLD : HOLD_LIFTED}`),
       memory: (enough, available) => printLines(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
-      disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
+      disconnected: (reason) => printNotice(`the manager disconnected: ${reason}; reconnecting`),
       stderr: openOutput(process.stderr),
       ...(verbose === true ? { message: printMessage } : {}),
     },
@@ -89,7 +95,8 @@ async function perform(threads: number, options: Options): Promise<void> {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
       signals++;
-      if (signal === "SIGINT" && signals === 1) printNotice("stopping: what runs may end; Ctrl-C again stops at once");
+      if (signal === "SIGINT" && signals === 1)
+        printNotice("stopping when running experiments have ended; Ctrl-C again stops at once");
       current.stop(signal !== "SIGINT" || signals > 1);
     });
   }
@@ -108,7 +115,8 @@ function resolveManagerAndHost({ connect = "", host }: Options): { manager: Addr
   const [, named, digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d*))?$/.exec(connect) ?? [];
   if (named === undefined) throw badInput(`-c: expected HOST or HOST:PORT, got ${connect}`);
   const address = named.replace(/^\[|\]$/g, "") || config.qmanager;
-  if (address === undefined) throw badInput("-c HOST:PORT is missing: where is the manager?");
+  if (address === undefined)
+    throw badInput("expected the address of the manager: -c HOST:PORT, or qmanager= in ~/.runexp");
   if (named === "") printLines(`Using server address ${address} as specified from config file`);
   const port = digits ? Number(digits) : (config.port ?? DEFAULT_RUNEXP_PORT);
   if (port === 0 || port > 65_535) throw badInput(`-c: expected a port from 1 to 65535, got ${port}`);
@@ -120,7 +128,7 @@ function resolveManagerAndHost({ connect = "", host }: Options): { manager: Addr
   return { manager: { host: address, port }, host: name };
 }
 
-/** A manager of a queue without an end also says ATENDI where it has nothing for a thread while others run. */
+/** A manager without a last experiment also sends ATENDI when it has no experiment now. */
 const ON_HOLD = "Runner put on hold: for failing experiments, or until there is more to run";
 const HOLD_LIFTED = "Manager lifted hold: new jobs coming!";
 
@@ -143,12 +151,12 @@ function reportEnd(end: RunnerEnd, { host, port }: Address, signalled: boolean):
   const { status, reason, spooledResults, refusedResults } = end;
   if (spooledResults > 0)
     printNotice(`${spooledResults} results were not delivered; the next runner for ${host}:${port} delivers them`);
-  for (const file of refusedResults) printNotice(`the manager did not take a result; it is in ${file}`);
+  for (const file of refusedResults) printNotice(`the manager refused a result; it is kept in ${file}`);
   if (status === "finished") return refusedResults.length > 0 ? EXIT.failed : EXIT.ok;
   if (status === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
   if (status === "banned")
-    printNotice("the manager gives this runner nothing more: too much of what it ran has failed");
-  if (status === "refused") printNotice(`this is not the right manager: ${reason}`);
+    printNotice("the manager has banned this runner, because too many of its experiments failed");
+  if (status === "refused") printNotice(`the manager does not fit: ${reason}`);
   if (status === "unreachable") printNotice(`no manager at ${host}:${port}: ${reason}`);
   return status === "unreachable" ? EXIT.unreachable : EXIT.failed;
 }

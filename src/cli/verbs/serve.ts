@@ -2,25 +2,31 @@
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { badInput } from "../../base/errors.js";
+import { asLaboroError, badInput } from "../../base/errors.js";
 import { startFailure, writeFileAtomically } from "../../base/files/durable.js";
+import {
+  LISTENER_NAMES,
+  type ListenerRequest,
+  type ListenerSettings,
+  parseListener,
+} from "../../broker/listeners/listener.js";
 import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../broker/options.js";
+import type { Retention } from "../../broker/retention.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { startBroker } from "../../server.js";
-import { parseDuration } from "../lib/duration.js";
 import { logger, onStopSignal } from "../lib/long-running.js";
-import { collect } from "../lib/option-parsers.js";
+import { collect, formatDuration, parseDuration, parseSize } from "../lib/option-parsers.js";
+
 import { printLines, printNotice } from "../lib/print.js";
-import { shellQuote } from "../lib/shell-quote.js";
-import { parseSize } from "../lib/size.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
-import { addProtocolOptions, listenerOptions, type ProtocolOptions } from "./serve/protocol-options.js";
+import { shellQuote } from "../lib/terminal/terminal.js";
 
 interface Options extends ProtocolOptions {
   readonly data?: string;
   readonly listen?: Address;
   readonly advertise: readonly string[];
-  readonly keepFor?: number;
+  readonly keep?: number | "none";
+  readonly keepFailed?: number | "none";
   readonly keepSize?: number;
   readonly standing?: boolean;
   readonly allowNetworkFilesystem?: boolean;
@@ -44,45 +50,55 @@ const CLIENT_FILE = "client.url";
 export function serve(): Command {
   const command = new Command("serve")
     .description(
-      "Run a broker. It keeps its jobs in the data directory and goes on where it was when started again. " +
-        "It listens on this machine alone unless --listen opens it wider, which is always with TLS and a token.",
+      "Run a broker. It keeps its jobs in the data directory and continues with them after a restart. " +
+        "It listens on loopback only, unless --listen names another address. There it uses TLS and tokens.",
     )
     .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
     .option(
       "--listen <addr[:port]>",
-      `where to listen; port 0 takes any free one (default: 127.0.0.1:${DEFAULT_PORT})`,
+      `address to listen on; port 0 is any free port (default: 127.0.0.1:${DEFAULT_PORT})`,
       parseAddress,
     )
-    .option("--advertise <host>", "the name by which other machines reach this one; may be repeated", collect, [])
+    .option(
+      "--advertise <host>",
+      "name or address by which other machines reach this one; may be repeated",
+      collect,
+      [],
+    )
     .option(
       "--heartbeat <duration>",
-      "time between heartbeats on a link; three missed ones end it (default: 2s)",
+      "time between heartbeats of a connection; three missed ones close it (default: 2s)",
       parseMilliseconds,
     )
     .option(
       "--grace <duration>",
-      "how long the tasks of a silent worker are kept for it (default: 30s; 2s if it closed its connection)",
+      "how long a disconnected worker keeps its tasks (default: 30s; 2s if it closed the connection)",
       parseMilliseconds,
     )
     .option(
       "--store <url>",
-      "keep jobs in a PostgreSQL database that other brokers share, or @FILE (default: $LABORO_STORE)",
+      "keep jobs in this PostgreSQL database, which other brokers may share; @FILE reads the URL (default: $LABORO_STORE)",
     )
     .option(
       "--lease <duration>",
-      "with --store: after so long without a heartbeat the others take over (default: 10s)",
+      "with --store: other brokers take over after this long without a heartbeat (default: 10s)",
       parseMilliseconds,
     )
-    .option("--fallback", "with --store: listen only while no other broker is there")
-    .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
+    .option("--fallback", "with --store: listen only while no other broker runs")
+    .option(
+      "--keep <duration>",
+      "delete jobs that ended longer ago than this, unless their submission says otherwise; none keeps them (default: 30d)",
+      parseKeep,
+    )
+    .option("--keep-failed <duration>", "the same for jobs that did not succeed (default: 90d, or --keep)", parseKeep)
     .option(
       "--keep-size <bytes>",
-      "forget the oldest ended jobs while all jobs take more disk space than this: 50G",
+      "delete the oldest ended jobs while jobs take more disk space than this: 50G",
       parseSize,
     )
     .option("--standing", "suspend and ban workers that fail too often")
-    .option("--allow-network-filesystem", "use a data directory on NFS or the like, at your own risk")
-    .option("--verbose", "say more when something fails")
+    .option("--allow-network-filesystem", "accept a data directory on a network file system, at your own risk")
+    .option("--verbose", "print details of failures")
     .addHelpText(
       "after",
       "\nExamples:\n  laboro serve\n  laboro serve --listen 0.0.0.0 --advertise head.cluster\n  laboro serve --data ./broker --listen 127.0.0.1:0",
@@ -96,7 +112,7 @@ async function run(options: Options): Promise<void> {
   const { listen, advertise, heartbeat, grace } = options;
   const store = resolveStoreUrl(options.store);
   if (store === undefined && (options.fallback === true || options.lease !== undefined)) {
-    throw badInput("--fallback and --lease are for brokers that share a store, see --store");
+    throw badInput("--fallback and --lease need --store: they are for brokers that share a store");
   }
   let started: RunningBroker | undefined;
   const broker = await startBroker({
@@ -107,14 +123,14 @@ async function run(options: Options): Promise<void> {
     ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
     settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
     ...(await listenerOptions(options, dir)),
-    ...retentionOf(options),
+    retention: retentionOf(options),
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     ...(store === undefined ? {} : { store, fallback: options.fallback === true }),
     ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
-    onStandby: () => printLines("standing by: it listens when no other broker is there"),
-    // A fallback opens later, and a broker of a group may have to open again.
+    onStandby: () => printLines("standing by: it listens when no other broker runs"),
+    // A fallback opens later, and a broker of a group may open again.
     onOpened: () => {
-      if (started !== undefined) announce(started, dir);
+      if (started !== undefined) announce(started, dir, options);
     },
     // The store has failed: the next start recovers what was committed.
     onFailed: () => process.exit(1),
@@ -123,29 +139,30 @@ async function run(options: Options): Promise<void> {
   onStopSignal(() => void broker.stop().then(() => process.exit(0)));
   if (options.fallback === true) return;
   try {
-    announce(broker, dir);
+    announce(broker, dir, options);
   } catch (cause) {
     await broker.stop();
     throw startFailure(cause, "the broker", dir);
   }
 }
 
-function announce(broker: RunningBroker, dir: string): void {
-  if (broker.portChanged) printNotice(`port ${DEFAULT_PORT} is taken, so another one is used`);
+function announce(broker: RunningBroker, dir: string, options: Options): void {
+  if (broker.portChanged) printNotice(`port ${DEFAULT_PORT} is in use, so another one is used`);
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();
   writeFileAtomically(file, `${url}\n`);
   const clients = join(dir, CLIENT_FILE);
   writeFileAtomically(clients, `${broker.joinUrl("client")}\n`);
-  // Not as an argument: everyone on the machine can see those.
+  // Not as an argument, because every user of the machine can see arguments.
   printLines(
     `listening on ${broker.url}`,
     ...broker.listeners.map(({ name, urls }) => `${name} listens on ${urls.join(", ")}`),
     "a worker joins with",
     `  laboro worker --join @${shellQuote(file)}`,
     ...elsewhereLines(url),
-    `the other verbs find it by themselves here, and elsewhere with what is in ${clients}`,
+    `on this machine, the other verbs find it by themselves; elsewhere they need the URL in ${clients}`,
     "  laboro status --broker @client.url",
+    retentionLine(retentionOf(options)),
   );
 }
 
@@ -155,7 +172,7 @@ function elsewhereLines(url: string): readonly string[] {
   return ["where it can read that file, and otherwise with", `  LABORO_BROKER=${shellQuote(url)} laboro worker`];
 }
 
-/** ADDRESS, ADDRESS:PORT, [V6]:PORT or a bare address of version 6. */
+/** ADDRESS, ADDRESS:PORT, [IPV6]:PORT or a bare IPv6 address. */
 function parseAddress(text: string): Address {
   if (isIP(text) === 6) return { host: text };
   const found = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:[\]]+))(?::(?<port>\d{1,5}))?$/.exec(text);
@@ -167,17 +184,123 @@ function parseAddress(text: string): Address {
   return port === undefined ? { host } : { host, port: Number(port) };
 }
 
-function retentionOf({ keepFor, keepSize }: Options): Pick<ServerOptions, "retention"> {
-  if (keepFor === undefined && keepSize === undefined) return {};
+const DAY_MS = 86_400_000;
+
+const parseKeep = (text: string): number | "none" => (text === "none" ? "none" : parseDuration(text));
+
+function retentionOf({ keep: given, keepFailed, keepSize }: Options): Retention {
+  const keep = given ?? 30 * DAY_MS;
+  const failed = keepFailed ?? given ?? 90 * DAY_MS;
   return {
-    retention: {
-      ...(keepFor === undefined ? {} : { keepForMs: keepFor }),
-      ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
-    },
+    ...(keep === "none" ? {} : { keepMs: keep }),
+    ...(failed === "none" ? {} : { keepFailedMs: failed }),
+    ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
   };
+}
+
+/** Said at the start: removing results must not come as a surprise. */
+function retentionLine({ keepMs, keepFailedMs }: Retention): string {
+  const text = (ms: number | undefined): string => (ms === undefined ? "for ever" : `for ${formatDuration(ms)}`);
+  return `ended jobs are kept ${text(keepMs)}, those that did not succeed ${text(keepFailedMs)} (--keep, --keep-failed)`;
 }
 
 /** A bare number is milliseconds. */
 function parseMilliseconds(text: string): number {
   return /^\d+$/.test(text) ? Number(text) : parseDuration(text);
+}
+
+interface ProtocolOptions {
+  readonly protocol: readonly ListenerRequest[];
+  readonly pool: readonly string[];
+  readonly insecure?: boolean;
+  readonly curve?: boolean;
+  readonly identity: readonly string[];
+  readonly rrService: Readonly<Record<string, string>>;
+  readonly rrTimeout?: number;
+}
+
+function addProtocolOptions(command: Command): Command {
+  return command
+    .option(
+      "--protocol <name[=addr[:port,…]]>",
+      `accept peers of another protocol: ${LISTENER_NAMES.join(", ")} or all; may be repeated`,
+      collectProtocols,
+      [],
+    )
+    .option(
+      "--pool <[protocol=]name>",
+      "pool of the workers that connect by these protocols, or by this one; may be repeated",
+      collect,
+      [],
+    )
+    .option("--insecure", "accept other machines by protocols that have no authentication")
+    .option(
+      "--curve",
+      "round-robin, scale0: accept only peers with a CURVE key (laboro keys); needs the package zeromq",
+    )
+    .option(
+      "--identity <url>",
+      "round-robin: URL that peers connect to, if it differs from the address; may be repeated",
+      collect,
+      [],
+    )
+    .option(
+      "--rr-service <command=service>",
+      "round-robin: serve a command, given by name or as 0x0b, by this service; may be repeated",
+      collectServices,
+      {},
+    )
+    .option("--rr-timeout <duration>", "round-robin: how long a request may take", parseDuration);
+}
+
+/** `dir`: the data directory, which has the CURVE keys. */
+async function listenerOptions(
+  options: ProtocolOptions,
+  dir: string,
+): Promise<Pick<ServerOptions, "listeners" | "insecure" | "listenerSettings">> {
+  const { protocol, pool, insecure = false } = options;
+  return { listeners: assignPools(protocol, pool), insecure, listenerSettings: await listenerSettings(options, dir) };
+}
+
+async function listenerSettings(options: ProtocolOptions, dir: string): Promise<ListenerSettings> {
+  const { identity, rrService, rrTimeout } = options;
+  const pool = defaultPool(options.pool);
+  return {
+    ...(pool === undefined ? {} : { pool }),
+    ...(identity.length === 0 ? {} : { identities: identity }),
+    ...(Object.keys(rrService).length === 0 ? {} : { services: rrService }),
+    ...(rrTimeout === undefined ? {} : { requestTimeoutMs: rrTimeout }),
+    ...(options.curve === true
+      ? { curve: (await import("../../broker/config/curve-keys.js")).readCurveKeys(dir) }
+      : {}),
+  };
+}
+
+const defaultPool = (pools: readonly string[]): string | undefined => pools.findLast((pool) => !pool.includes("="));
+
+/** `NAME` is for every protocol, `PROTOCOL=NAME` for one. */
+function assignPools(listeners: readonly ListenerRequest[], pools: readonly string[]): readonly ListenerRequest[] {
+  for (const pool of pools) {
+    const [protocol, name] = pool.split("=", 2);
+    if (name === undefined || listeners.some((one) => one.name === protocol)) continue;
+    throw badInput(`--pool ${pool}: protocol ${protocol} is not enabled, see --protocol`);
+  }
+  return listeners.map((listener) => {
+    const pool = pools.findLast((one) => one.startsWith(`${listener.name}=`))?.slice(listener.name.length + 1);
+    return pool === undefined ? listener : { ...listener, pool };
+  });
+}
+
+function collectProtocols(text: string, before: readonly ListenerRequest[]): readonly ListenerRequest[] {
+  try {
+    return [...before, ...parseListener(text)];
+  } catch (cause) {
+    throw new InvalidArgumentError(asLaboroError(cause).message);
+  }
+}
+
+function collectServices(text: string, before: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const [, command, service] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+  if (command === undefined || service === undefined) throw new InvalidArgumentError("expected COMMAND=SERVICE");
+  return { ...before, [command]: service };
 }

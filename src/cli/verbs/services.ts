@@ -12,8 +12,8 @@ interface Options extends BrokerChoice {
 
 export function services(): Command {
   const command = new Command("services")
-    .description("List the services that workers offer, how busy they are and how fast they answered recently.")
-    .option("--json", "one JSON document")
+    .description("List the services that workers offer, with their load and recent latency.")
+    .option("--json", "print one JSON document")
     .addHelpText("after", "\nExamples:\n  laboro services\n  laboro services --json | jq '.services[].name'")
     .action(run);
   return addBrokerOptions(command);

@@ -1,17 +1,28 @@
-/** `laboro status`, and `laboro` alone: the jobs, or one of them in full. */
+/** `laboro status`, and `laboro` alone: lists jobs, or shows one in detail. */
 import { Command } from "commander";
-import { formatCount, pluralize } from "../../base/format.js";
+import { badInput } from "../../base/errors.js";
+import { ago, formatCount, formatSize, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
+import { DEFAULT_LIMITS } from "../../model/job.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
-import { parseDuration } from "../lib/duration.js";
-import { ENDED_STATES, JOB_STATES, type JobFilter, stateParser } from "../lib/job-states.js";
+import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
-import { listJobs, selectJobs } from "../lib/select-jobs.js";
-import { isSingleJob, parseJobSelector } from "../lib/selectors.js";
-import { detectTerminal, paint, type Terminal } from "../lib/terminal/terminal.js";
+import { countersText, failureLines } from "../lib/result-text.js";
+import { ENDED_STATES, JOB_STATES, type JobFilter, listJobs, selectJobs, stateParser } from "../lib/select-jobs.js";
+
+import { isSingleJob, type JobSelector, parseJobSelector } from "../lib/selectors.js";
+import { type Cell, type Column, table } from "../lib/terminal/table.js";
+import {
+  detectTerminal,
+  escapeControls,
+  paint,
+  stateColour,
+  type Terminal,
+  truncate,
+} from "../lib/terminal/terminal.js";
+
+import { type Screen, watchScreen } from "../lib/terminal/watch.js";
 import type { JobView, OperationOutput } from "../lib/views.js";
-import { jobDetailLines } from "./status/job-details.js";
-import { jobTable } from "./status/job-table.js";
 
 interface Options extends BrokerChoice {
   readonly all?: boolean;
@@ -19,30 +30,32 @@ interface Options extends BrokerChoice {
   readonly name?: string;
   readonly pool?: string;
   readonly wait?: number;
+  readonly watch?: boolean;
   readonly json?: boolean;
 }
 
 /** Ended jobs that are shown beside the open ones. */
 const RECENT = 5;
-/** Jobs beyond these are not even counted. */
+/** Further jobs are not counted. */
 const MAX_ENDED_SCANNED = 200;
 
 export function status(): Command {
   const command = new Command("status")
     .description(
-      "Show the jobs and their progress: those that are open and the few that ended last; or with a selector one job in detail: " +
+      "List the open jobs and the last ones that ended, with their progress. With a selector, show one job in detail: " +
         "its progress, which tasks failed and why, and where tasks run.",
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
-    .option("--all", "every job, however long ago it ended")
-    .option("--state <states>", `only jobs in these states: ${JOB_STATES.join(", ")}`, stateParser(JOB_STATES))
-    .option("--name <name>", "only jobs of this name; * stands for any text")
-    .option("--pool <name>", "only jobs of this pool")
-    .option("--wait <duration>", "wait so long until the broker answers: 10s", parseDuration)
-    .option("--json", "one JSON document")
+    .option("--all", "list every job, not only the last ones")
+    .option("--state <states>", `list only jobs in these states: ${JOB_STATES.join(", ")}`, stateParser(JOB_STATES))
+    .option("--name <name>", "list only jobs with this name; * stands for any text")
+    .option("--pool <name>", "list only jobs of this pool")
+    .option("--wait <duration>", "wait up to this long for the broker to answer: 10s", parseDuration)
+    .option("--watch", "redraw every second until Ctrl-C, or until the job has ended; with rate and remaining time")
+    .option("--json", "print one JSON document")
     .addHelpText(
       "after",
-      "\nExamples:\n  laboro status\n  laboro status last\n  laboro status --all --state failed --name 'train*'\n  laboro status --wait 10s",
+      "\nExamples:\n  laboro status\n  laboro status last\n  laboro status --all --state failed --name 'train*'\n  laboro status last --watch\n  laboro status --wait 10s",
     )
     .action(run);
   return addBrokerOptions(command);
@@ -51,51 +64,76 @@ export function status(): Command {
 async function run(text: string | undefined, options: Options): Promise<void> {
   const selector = text === undefined ? undefined : parseJobSelector(text);
   if (options.wait !== undefined && options.local !== true) await waitForBroker(options, options.wait);
+  if (options.watch === true && options.json === true) throw badInput("--watch and --json exclude each other");
   await withBroker(options, async (client) => {
-    if (selector === undefined) {
-      await showList(client, options);
-      return;
-    }
-    const jobs = await selectJobs(client, selector, filterOf(options));
-    if (options.json === true) printJson(isSingleJob(selector) ? jobs[0] : { jobs });
-    else if (isSingleJob(selector))
-      for (const job of jobs) printLines(...(await jobDetailLines(client, job, detectTerminal())));
-    else printLines(...jobTable(jobs, detectTerminal()));
+    if (options.json === true) printJson(await asJson(client, selector, options));
+    else if (options.watch === true) await watchScreen(screenOf(client, selector, options));
+    else printLines(...(await screenOf(client, selector, options)()).lines);
   });
 }
 
-async function showList(client: Client, options: Options): Promise<void> {
+async function asJson(client: Client, selector: JobSelector | undefined, options: Options): Promise<unknown> {
+  if (selector === undefined) {
+    const [broker, { jobs, hidden }] = await Promise.all([client.ask("status", {}), jobsToShow(client, options)]);
+    return { broker, jobs, hidden };
+  }
+  const jobs = await selectJobs(client, selector, filterOf(options));
+  return isSingleJob(selector) ? jobs[0] : { jobs };
+}
+
+/** Called again and again, it knows how fast a job has gone since the first call. */
+function screenOf(client: Client, selector: JobSelector | undefined, options: Options): () => Promise<Screen> {
+  let first: Progress | undefined;
+  return async () => {
+    if (selector === undefined) return { lines: await listLines(client, options), complete: false };
+    const jobs = await selectJobs(client, selector, filterOf(options));
+    const complete = jobs.every(({ ended }) => ended !== undefined);
+    const [job] = jobs;
+    if (job === undefined || !isSingleJob(selector)) return { lines: jobTable(jobs, detectTerminal()), complete };
+    const now = { at: Date.now(), done: done(job) };
+    first ??= now;
+    return { lines: await jobDetailLines(client, job, detectTerminal(), rateText(job, first, now)), complete };
+  };
+}
+
+interface Progress {
+  readonly at: number;
+  readonly done: number;
+}
+
+/** ", 12/s, 4m10s left" */
+function rateText(job: JobView, first: Progress, now: Progress): string {
+  if (now.done === first.done || job.ended !== undefined) return "";
+  const rate = (now.done - first.done) / (now.at - first.at);
+  const perSecond = rate * 1_000;
+  return `, ${perSecond.toFixed(perSecond < 10 ? 1 : 0)}/s, ${shortDuration((job.count - now.done) / rate)} left`;
+}
+
+async function listLines(client: Client, options: Options): Promise<string[]> {
   const [broker, { jobs, hidden, truncated }] = await Promise.all([
     client.ask("status", {}),
     jobsToShow(client, options),
   ]);
-  if (options.json === true) {
-    printJson({ broker, jobs, hidden });
-    return;
-  }
   const terminal = detectTerminal();
-  printLines(...brokerLines(broker, terminal), "");
-  if (jobs.length === 0)
-    printLines(
-      isFiltered(options) ? "no job is like that" : "there is no job yet; laboro run or laboro submit gives one",
-    );
-  else printLines(...jobTable(jobs, terminal));
-  if (hidden === 0) return;
+  const lines = [...brokerLines(broker, terminal), ""];
+  const none = isFiltered(options)
+    ? "no job is like that"
+    : "there is no job yet; laboro run or laboro submit gives one";
+  lines.push(...(jobs.length === 0 ? [none] : jobTable(jobs, terminal)));
+  if (hidden === 0) return lines;
   const count = truncated ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");
-  printLines(
-    "",
-    `${count} ${hidden === 1 && !truncated ? "is" : "are"} not shown; laboro status --all shows every one`,
-  );
+  const verb = hidden === 1 && !truncated ? "is" : "are";
+  return [...lines, "", `${count} ${verb} not shown; laboro status --all shows every one`];
 }
 
 interface JobListing {
   readonly jobs: readonly JobView[];
   readonly hidden: number;
-  /** There are more hidden ones than were counted. */
+  /** There are more hidden jobs than were counted. */
   readonly truncated: boolean;
 }
 
-/** Open ones first, each kind newest first. */
+/** Open jobs first, then ended ones, each newest first. */
 async function jobsToShow(client: Client, options: Options): Promise<JobListing> {
   const filter = filterOf(options);
   if (options.all === true || options.state !== undefined) {
@@ -136,4 +174,216 @@ function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): str
     lines.push(paint(terminal, "red", `the broker takes nothing new: ${refusing.message} (${refusing.code})`));
   lines.push(...broker.damage.map((report) => paint(terminal, "red", `${report} (LABORO_DATA_LOST)`)));
   return lines;
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: "JOB", align: "right" },
+  { title: "NAME", minWidth: 6 },
+  { title: "STATE" },
+  { title: "DONE", align: "right" },
+  { title: "FAILED", align: "right", dropPriority: 2 },
+  { title: "RUNNING", align: "right", dropPriority: 3 },
+  { title: "POOL", minWidth: 6, dropPriority: 5 },
+  { title: "AGE", align: "right", dropPriority: 1 },
+  { title: "ELAPSED", align: "right", dropPriority: 4 },
+];
+
+export function jobTable(jobs: readonly JobView[], terminal: Terminal, now = Date.now()): string[] {
+  return table(
+    COLUMNS,
+    jobs.map((job) => rowOf(job, now)),
+    terminal,
+  );
+}
+
+function rowOf(job: JobView, now: number): Cell[] {
+  const { succeeded, failed, cancelled, running } = job.counters;
+  return [
+    String(job.id),
+    job.name,
+    { text: job.state, colour: stateColour(job.state) },
+    `${formatCount(succeeded + failed + cancelled)}/${formatCount(job.count)}`,
+    { text: failed === 0 ? "" : formatCount(failed), colour: "red" },
+    running === 0 ? "" : formatCount(running),
+    job.pool === "default" ? "" : job.pool,
+    shortDuration(now - job.created),
+    job.ended === undefined ? "" : shortDuration(job.ended - job.created),
+  ];
+}
+
+const MAX_FAILURES = 20;
+const MAX_RUNNING = 20;
+const BAR = 40;
+
+type RunningTask = OperationOutput<"running">["tasks"][number];
+
+async function jobDetailLines(client: Client, job: JobView, terminal: Terminal, rate: string): Promise<string[]> {
+  const lines = [...headLines(job, terminal), "", ...progressLines(job, terminal, rate)];
+  if (done(job) > 0) {
+    const used = usageText(await client.ask("usage", { job: job.id }));
+    if (used !== "") lines.push(used);
+  }
+  const failures = await failureLines(client, job, MAX_FAILURES);
+  if (failures.length > 0) lines.push("", ...failures.map((line) => fitted(line, terminal)));
+  if (job.counters.running > 0) {
+    const { tasks } = await client.ask("running", { job: job.id, limit: MAX_RUNNING });
+    if (tasks.length > 0) lines.push("", ...runningLines(job, tasks, terminal));
+  }
+  return lines;
+}
+
+const fitted = (line: string, terminal: Terminal): string =>
+  terminal.width === undefined ? line : truncate(line, terminal.width, terminal);
+
+function headLines(job: JobView, terminal: Terminal): string[] {
+  const state = paint(terminal, stateColour(job.state), job.state);
+  const when = job.ended === undefined ? `submitted ${ago(job.created)}` : `ended ${ago(job.ended)}`;
+  const head = `job ${job.id}  ${escapeControls(job.name)}  ${state}, ${when}`;
+  const facts = detailsOf(job).map(([name, value]) => fitted(`  ${name.padEnd(9)} ${escapeControls(value)}`, terminal));
+  return [head, ...facts];
+}
+
+/** Options of the job that are not the default. */
+function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: string][] {
+  const { slots = 1, ...others } = job.needs;
+  const needs = [
+    slots === 1 ? "" : pluralize(slots, "slot"),
+    ...Object.entries(others).map(([name, n]) => `${n} ${name}`),
+  ];
+  const facts: [string, string | undefined | false][] = [
+    [recipe.kind, recipe.summary],
+    ["dir", recipe.dir === undefined ? undefined : Buffer.from(recipe.dir).toString()],
+    ["log", recipe.log],
+    ["pool", job.pool !== "default" && job.pool],
+    ["tags", job.tags.join(", ")],
+    ["needs", needs.filter((need) => need !== "").join(", ")],
+    ["priority", job.priority !== 0 && String(job.priority)],
+    ["resumes", job.resumes !== undefined && `job ${job.resumes}`],
+    ["after", job.after.map(({ job: other, any }) => `${any ? "any:" : ""}${other}`).join(", ")],
+    ["starts", job.state === "delayed" && startText(job.notBefore)],
+    ["key", keyText(job)],
+    ["limits", limitsText(limits)],
+    ["kept", keepText(job)],
+    ["reason", job.reason],
+  ];
+  return facts.flatMap(([name, value]) =>
+    value === undefined || value === false || value === "" ? [] : [[name, value]],
+  );
+}
+
+/** What of a retry policy differs from the broker's defaults. */
+function retryText(retry: JobView["limits"]["retry"] = {}): string {
+  const { waitMs, factor, maxMs, jitter, on, never } = retry;
+  const parts = [
+    waitMs !== undefined && `first after ${formatDuration(waitMs)}`,
+    factor !== undefined && `times ${factor}`,
+    maxMs !== undefined && `at most ${formatDuration(maxMs)}`,
+    jitter !== undefined && `jitter ${jitter}`,
+    on !== undefined && `on ${on.join(", ")}`,
+    never !== undefined && `never on ${never.join(", ")}`,
+  ].filter((part) => part !== false);
+  return parts.length === 0 ? "" : ` (${parts.join("; ")})`;
+}
+
+/** Local time here, with the zone. */
+function startText(ms = Date.now()): string {
+  const shifted = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  const zone = -new Date(ms).getTimezoneOffset();
+  const two = (amount: number): string => String(Math.floor(amount)).padStart(2, "0");
+  const offset = `${zone < 0 ? "-" : "+"}${two(Math.abs(zone) / 60)}:${two(Math.abs(zone) % 60)}`;
+  return `${shifted}${offset}, in ${shortDuration(ms - Date.now())}`;
+}
+
+function keepText({ keepMs, keepFailedMs }: Pick<JobView, "keepMs" | "keepFailedMs">): string {
+  return [
+    keepMs !== undefined && `${formatDuration(keepMs)} after its end`,
+    keepFailedMs !== undefined && `${formatDuration(keepFailedMs)} if it does not succeed`,
+  ]
+    .filter((part) => part !== false)
+    .join(", ");
+}
+
+function keyText({ key, keyForMs }: Pick<JobView, "key" | "keyForMs">): string {
+  if (key === undefined) return "";
+  return keyForMs === undefined ? key : `${key}, until ${formatDuration(keyForMs)} after its end`;
+}
+
+function limitsText(limits: JobView["limits"]): string {
+  const { retries, retry, maxFails, maxRunning, timeLimitMs, named = [] } = limits;
+  return [
+    ...named.map((name) => `limit ${name}`),
+    retries > 0 && `${pluralize(retries, "retry", "retries")}${retryText(retry)}`,
+    timeLimitMs !== undefined && `${formatDuration(timeLimitMs)} a task`,
+    maxRunning !== undefined && `${formatCount(maxRunning)} at once`,
+    maxFails !== undefined && `${pluralize(maxFails, "failure")} at most`,
+    limits.outputCap === undefined && "all output is kept",
+    limits.outputCap !== undefined &&
+      limits.outputCap !== DEFAULT_LIMITS.outputCap &&
+      `${formatSize(limits.outputCap)} of output a task`,
+  ]
+    .filter((text) => text !== false)
+    .join(", ");
+}
+
+const done = ({ counters }: JobView): number => counters.succeeded + counters.failed + counters.cancelled;
+
+/** "used: 2h10m run time, 1h50m CPU, at most 1.2 GiB in a task"; nothing of tasks that never ran. */
+function usageText({ tasks, runMs, cpuMs, peakMemory }: OperationOutput<"usage">): string {
+  if (tasks === 0) return "";
+  const parts = [
+    `${shortDuration(runMs)} run time`,
+    cpuMs > 0 && `${shortDuration(cpuMs)} CPU`,
+    peakMemory > 0 && `at most ${formatSize(peakMemory)} in a task`,
+  ];
+  return `used: ${parts.filter((part) => part !== false).join(", ")}`;
+}
+
+function progressLines(job: JobView, terminal: Terminal, rate: string): string[] {
+  const text = `${formatCount(done(job))} of ${pluralize(job.count, "task")} done: ${countersText(job)}${rate}`;
+  if (terminal.width === undefined) return [text];
+  const width = Math.min(BAR, terminal.width - 2);
+  const { good, bad } = barCells(job, width);
+  const [full, empty] = terminal.unicode ? ["█", "░"] : ["#", "."];
+  const bar =
+    paint(terminal, "green", full.repeat(good)) +
+    paint(terminal, "red", full.repeat(bad)) +
+    empty.repeat(width - good - bad);
+  return [bar, text];
+}
+
+/** The bar is full only when no task is left, and any failure takes at least one cell. */
+export function barCells({ counters, count }: Pick<JobView, "counters" | "count">, width: number) {
+  const { succeeded, failed, cancelled } = counters;
+  const part = (tasks: number): number => (tasks === 0 ? 0 : Math.max(1, Math.floor((tasks / count) * width)));
+  const filled = part(succeeded + failed + cancelled);
+  const bad = part(failed + cancelled);
+  return { good: Math.max(0, filled - bad), bad };
+}
+
+const RUNNING: readonly Column[] = [
+  { title: "TASK" },
+  { title: "WORKER", minWidth: 8 },
+  { title: "STATE" },
+  { title: "ATTEMPT", align: "right", dropPriority: 1 },
+  { title: "PROGRESS", minWidth: 8, dropPriority: 2 },
+];
+
+const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
+  startedAt === undefined ? "running" : `running ${shortDuration(now - startedAt)}`;
+
+function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
+  const rows = tasks
+    .slice(0, MAX_RUNNING)
+    .map(({ number, attempt, worker, startedAt, progress = "" }) => [
+      `${job.id}.${number}`,
+      worker,
+      runningFor(startedAt),
+      attempt > 1 ? String(attempt) : "",
+      progress,
+    ]);
+  const more = job.counters.running - rows.length;
+  return [
+    ...table(RUNNING, rows, terminal),
+    ...(more > 0 ? [`and ${pluralize(more, "more task", "more tasks")} running`] : []),
+  ];
 }

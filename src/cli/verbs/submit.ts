@@ -1,9 +1,10 @@
-/** `laboro submit`: as run, but returns the job's number at once. */
+/** `laboro submit`: submits a job and prints its number. */
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
-import { printJson, printLines } from "../lib/print.js";
+import { printJson, printLines, printNotice } from "../lib/print.js";
+import { overridesOf, readJobFile } from "../lib/submission/job-file.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -12,7 +13,7 @@ import {
   type SubmissionOptions,
 } from "../lib/submission/options.js";
 import { ParallelCommand } from "../lib/submission/parallel-options.js";
-import { overridesOf, readJobFile } from "./submit/job-file.js";
+import { addDelayAndKeyOptions } from "../lib/submission/time-options.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
   readonly file?: string;
@@ -25,9 +26,9 @@ export function submit(): Command {
     .description("Submit a job to the broker and print its number. The job is on the broker's disk by then.")
     .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
-  addSubmissionOptions(command)
-    .option("--file <file>", "a job file: named tasks and their order; options given beside it apply to all of them")
-    .option("--hold", "start nothing until laboro release")
+  addDelayAndKeyOptions(addSubmissionOptions(command))
+    .option("--file <file>", "a job file: named tasks and their order; other options apply to all of its tasks")
+    .option("--hold", "start no task until laboro release")
     .option("--json", "print JSON");
   return addBrokerOptions(command)
     .addHelpText(
@@ -36,6 +37,8 @@ export function submit(): Command {
 Examples:
   laboro submit --each-line params.txt --slots 2 -- ./simulate {}
   laboro submit --after 7 --name report ./report.sh
+  laboro submit --in 10m ./remind.sh
+  laboro submit --key nightly --if-exists refuse --retries 3 --retry-wait 30s ./nightly.sh
   laboro submit --file night.toml`,
     )
     .action(perform);
@@ -43,7 +46,7 @@ Examples:
 
 async function perform(words: readonly string[], options: Options): Promise<void> {
   if (options.file !== undefined && words.length > 0) {
-    throw badInput("--file names what to run; a command beside it has no place");
+    throw badInput("--file defines the commands; a command cannot be given with it");
   }
   const held = options.hold === true ? { held: true } : {};
   if (options.file !== undefined) {
@@ -62,8 +65,10 @@ async function perform(words: readonly string[], options: Options): Promise<void
     options,
     async (client) => {
       const after = (await resolveLast(client, options.after)).map(parseAfter);
-      const { id } = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
-      if (options.json === true) printJson({ job: id });
+      const job = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
+      const { id, existed } = job;
+      if (existed && options.json !== true) printNotice(`job ${id} has the key ${options.key}: nothing was submitted`);
+      if (options.json === true) printJson({ job: id, ...(existed ? { existed } : {}) });
       else printLines(String(id));
     },
     openRunningBroker,
@@ -78,7 +83,7 @@ async function resolveLast(client: Client, after: readonly string[]): Promise<re
   return after.map((one) => one.replace(/last$/, String(newest.id)));
 }
 
-/** Held until all are stored, so that a file that fails half-way has started nothing. */
+/** The jobs are held until all are stored, so that nothing starts if one is refused. */
 async function submitFile(
   client: Client,
   tasks: ReturnType<typeof readJobFile>,
@@ -86,18 +91,20 @@ async function submitFile(
   json: boolean,
 ): Promise<void> {
   const jobs = new Map<string, number>();
+  /** Not those that had their key before. */
+  const made: number[] = [];
   try {
     for (const { name, submission, after } of tasks) {
       const waits = after.map((other) => ({ job: jobs.get(other.name) ?? 0, any: other.any }));
-      const { id } = await client.submit({ ...submission, after: waits, held: true });
+      const { id, existed } = await client.submit({ ...submission, after: waits, held: true });
       jobs.set(name, id);
+      if (!existed) made.push(id);
     }
   } catch (cause) {
-    for (const id of [...jobs.values()].reverse())
-      await client.job(id).cancel(undefined, "another task of its file was refused");
+    for (const id of made.reverse()) await client.job(id).cancel(undefined, "another task of its file was refused");
     throw cause;
   }
-  if (!("held" in held)) for (const id of jobs.values()) await client.job(id).release();
+  if (!("held" in held)) for (const id of made) await client.job(id).release();
   if (json) printJson({ jobs: Object.fromEntries(jobs) });
   else for (const [name, id] of jobs) printLines(`${id}\t${name}`);
 }

@@ -1,33 +1,37 @@
-/** `laboro wait`: until jobs have ended. */
+/** `laboro wait`: waits until jobs have ended. */
+import { setTimeout as pause } from "node:timers/promises";
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
+import { ProgressBar, type TaskCounts } from "../lib/batch/progress-bar.js";
 import { addBrokerOptions, type BrokerChoice, followWithRetry, withBroker } from "../lib/broker-connection.js";
-import { formatDuration, parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
-import { OPEN_STATES } from "../lib/job-states.js";
+import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
 import { failureLines, jobResultLine } from "../lib/result-text.js";
-import { getJob, selectJobs } from "../lib/select-jobs.js";
+import { getJob, OPEN_STATES, selectJobs } from "../lib/select-jobs.js";
+
 import { parseJobSelector } from "../lib/selectors.js";
+import type { JobView } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
   readonly timeout?: number;
   readonly json?: boolean;
 }
 
-/** More failures of a job than this are counted only. */
+const PROGRESS_MS = 1_000;
+/** How many failures of a job are listed. The others are counted. */
 const MAX_LINES = 10;
 
 export function wait(): Command {
   const command = new Command("wait")
     .description(
-      "Wait until jobs have ended, over restarts of the broker. Exits 0 if every task succeeded; 1 if some failed or were " +
-        "cancelled, and says which.",
+      "Wait until jobs have ended, also across restarts of the broker. Exit with 0 if every task succeeded; with 1 if some " +
+        "failed or were cancelled, and list them.",
     )
-    .argument("<selector>", "jobs: last, 3, 1-4,7, all; all waits for those that are open now")
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; all are the jobs that are open now")
     .option("--timeout <duration>", "give up after this time, with exit code 1: 90s, 5m, 1h30m", parseDuration)
-    .option("--json", "one JSON document, when all have ended")
+    .option("--json", "print one JSON document when all jobs have ended")
     .addHelpText("after", "\nExamples:\n  laboro wait last\n  laboro wait 3-5 --timeout 1h && echo done")
     .action(run);
   return addBrokerOptions(command);
@@ -38,11 +42,7 @@ async function run(text: string, options: Options): Promise<void> {
   await withBroker(options, async (client) => {
     const jobs = await selectJobs(client, selector, selector.kind === "all" ? { state: OPEN_STATES } : {});
     if (jobs.length === 0) printNotice("there is no open job to wait for");
-    await waitForAll(
-      client,
-      jobs.map(({ id }) => id),
-      options.timeout,
-    );
+    await waitForAll(client, jobs, options.timeout);
     const all = await Promise.all(jobs.reverse().map(({ id }) => getJob(client, id)));
     if (options.json === true) printJson({ jobs: all });
     for (const job of all) {
@@ -52,14 +52,15 @@ async function run(text: string, options: Options): Promise<void> {
   });
 }
 
-/** Resolves when all have ended, also across restarts of the broker. */
-async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: number | undefined): Promise<void> {
+/** Resolves when all have ended, also across restarts of the broker. On a terminal with a progress bar. */
+async function waitForAll(client: Client, jobs: readonly JobView[], timeoutMs: number | undefined): Promise<void> {
   const stop = new AbortController();
   const ended = new Set<number>();
-  const waits = jobs.map(async (job) => {
-    const follow = followWithRetry(client, job, { tasks: false, signal: stop.signal });
-    for await (const { ended: end } of follow) if (end !== undefined) ended.add(job);
+  const waits = jobs.map(async ({ id }) => {
+    const follow = followWithRetry(client, id, { tasks: false, signal: stop.signal });
+    for await (const { ended: end } of follow) if (end !== undefined) ended.add(id);
   });
+  if (process.stderr.isTTY) void showProgress(client, jobs, stop.signal);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     if (timeoutMs === undefined) return;
@@ -67,7 +68,7 @@ async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: nu
       () =>
         reject(
           deadlineError(
-            jobs.filter((job) => !ended.has(job)),
+            jobs.map(({ id }) => id).filter((id) => !ended.has(id)),
             timeoutMs,
           ),
         ),
@@ -82,6 +83,37 @@ async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: nu
     // Nobody awaits these any more: a rejection must not count as unhandled.
     for (const wait of waits) wait.catch(() => {});
   }
+}
+
+/**
+ * The counters are asked for: the stream of a job that only its end is wanted of has none, so that long waits cost
+ * nothing.
+ */
+async function showProgress(client: Client, jobs: readonly JobView[], signal: AbortSignal): Promise<void> {
+  let counts = sumOf(jobs);
+  const total = jobs.reduce((sum, { count }) => sum + count, 0);
+  const progress = new ProgressBar(process.stderr, total, counts.succeeded + counts.failed + counts.cancelled);
+  signal.addEventListener("abort", () => progress.end());
+  progress.begin(counts);
+  while (!signal.aborted) {
+    try {
+      counts = sumOf(await Promise.all(jobs.map(({ id }) => getJob(client, id))));
+    } catch {
+      // The broker is away, or a job was removed: what follows the jobs reports it.
+    }
+    progress.update(counts);
+    await pause(PROGRESS_MS, undefined, { signal }).catch(() => {});
+  }
+}
+
+function sumOf(jobs: readonly JobView[]): TaskCounts {
+  const sum = { succeeded: 0, failed: 0, cancelled: 0 };
+  for (const { counters } of jobs) {
+    sum.succeeded += counters.succeeded;
+    sum.failed += counters.failed;
+    sum.cancelled += counters.cancelled;
+  }
+  return sum;
 }
 
 function deadlineError(open: readonly number[], timeoutMs: number): LaboroError {

@@ -1,25 +1,34 @@
 /** `laboro worker`: a worker in the foreground. */
 import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { Command, Option } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
-import { type BrokerAccess, dataDirectory, findBroker } from "../../client/find-broker.js";
+import { dataDirectory, findBroker } from "../../client/find-broker.js";
+import { parseAddress, resolveForemanUrl } from "../../protocols/fuq/worker/foreman-url.js";
+import type { ForemanEndpoint } from "../../protocols/fuq/worker/index.js";
+import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import {
   SERVICE_MODES,
   type ServiceMode,
   type ServiceProgram,
   type StopReason,
   startWorker,
+  type Worker,
 } from "../../worker/index.js";
-import { formatDuration, parseDuration } from "../lib/duration.js";
 import { logger, onStopSignal } from "../lib/long-running.js";
-import { collect, parsePositive, parseWholeNumber } from "../lib/option-parsers.js";
+import {
+  collect,
+  formatDuration,
+  parseDuration,
+  parsePositive,
+  parseSize,
+  parseWholeNumber,
+} from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
-import { parseSize } from "../lib/size.js";
-import type { FuqOptions } from "./worker/fuq-worker.js";
 
-interface Options extends FuqOptions {
+interface Options {
   readonly join?: string;
   readonly broker?: string;
   readonly data?: string;
@@ -35,46 +44,73 @@ interface Options extends FuqOptions {
   readonly lifetime?: number;
   readonly idleTimeout?: number;
   readonly cancelGrace?: number;
+  readonly handlers: readonly string[];
+  readonly threadMemory?: number;
   readonly service: readonly string[];
   readonly serviceMode: ServiceMode;
+  readonly fuq?: string;
+  readonly fuqPoll?: boolean;
+  readonly fuqCa?: string;
+  readonly fuqCertName?: string;
+  readonly fuqRaw?: string;
+  readonly fuq1?: string;
 }
 
 export function worker(): Command {
   return new Command("worker")
-    .description("Run a worker: it does the tasks of a broker and answers requests, until it is stopped.")
+    .description("Run a worker: it runs tasks of a broker and answers requests, until it is stopped.")
     .option("--join <@file>", "a file with the broker's join URL (default: $LABORO_BROKER, else access.json)")
     .addOption(new Option("--broker <@file>", "the same as --join").conflicts("join"))
-    .option("--data <dir>", "where access.json is (default: LABORO_DATA, or ~/.local/share/laboro)")
-    .option("--no-wait", "end with code 3 if no broker answers at the first try")
+    .option("--data <dir>", "the data directory, with access.json (default: $LABORO_DATA, ~/.local/share/laboro)")
+    .option("--no-wait", "exit with 3 if no broker answers at the first try")
     .option(
       "--dir <dir>",
-      "where this worker keeps its identity and undelivered results (default: workers/NAME in the data directory)",
+      "directory for the identity and undelivered results of this worker (default: workers/NAME in the data directory)",
     )
-    .option("--name <name>", "what people call it (default: this host)")
-    .option("--slots <n>", "how many tasks at once (default: one a processor)", parsePositive, availableParallelism())
-    .option("--pool <name>", "take work of this pool only")
-    .option("--tag <tag>", "a tag that tasks may ask for; may be repeated", collect, [])
-    .option("--resource <name=amount>", "what else it has, as gpu=2; may be repeated", collect, [])
+    .option("--name <name>", "name of the worker (default: the host name)")
+    .option(
+      "--slots <n>",
+      "how many tasks run at once (default: the number of cores)",
+      parsePositive,
+      availableParallelism(),
+    )
+    .option("--pool <name>", "run tasks of this pool only")
+    .option("--tag <tag>", "a tag that tasks can require; may be repeated", collect, [])
+    .option(
+      "--resource <name=amount>",
+      "a resource that tasks can require, such as gpu=2; may be repeated",
+      collect,
+      [],
+    )
     .option("--reserve-requests <n>", "slots that only requests may use", parseWholeNumber)
-    .option("--min-memory <size>", "start no task while less memory is available, as 2G", parseSize)
-    .option("--lifetime <duration>", "stop gracefully after this time, as 1h30m or 01:30:00", parseDuration)
-    .option("--idle-timeout <duration>", "stop gracefully after being idle for so long", parseDuration)
-    .option("--cancel-grace <duration>", "between SIGTERM and SIGKILL (default: 5s)", parseDuration)
+    .option("--min-memory <size>", "start no task while less memory than this is available, such as 2G", parseSize)
+    .option("--lifetime <duration>", "stop gracefully after this time, such as 1h30m or 01:30:00", parseDuration)
+    .option("--idle-timeout <duration>", "stop gracefully after this long without a task", parseDuration)
+    .option(
+      "--cancel-grace <duration>",
+      "time between SIGTERM and SIGKILL for a cancelled task (default: 5s)",
+      parseDuration,
+    )
+    .option("--handlers <file>", "a module with task handlers, which run in threads; may be repeated", collect, [])
+    .option("--thread-memory <size>", "heap of each handler thread, such as 512M", parseSize)
     .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
     .addOption(
-      new Option("--service-mode <mode>", "start it for each request, or keep it and speak in lines or by length")
+      new Option(
+        "--service-mode <mode>",
+        "start the program for each request (once), or keep it running and exchange lines or length-prefixed messages",
+      )
         .choices(SERVICE_MODES)
         .default("once"),
     )
     .option(
       "--fuq <url>",
-      "work for a foreman of fuq: https://PASSWORD@HOST:PORT#CA-FINGERPRINT or @FILE; the password may be in LABORO_FUQ_TOKEN",
+      "work for this fuq foreman: https://PASSWORD@HOST:PORT#CA-FINGERPRINT or @FILE; the password may be in LABORO_FUQ_TOKEN",
     )
-    .option("--fuq-poll", "ask that foreman for each task over HTTP, instead of by its WebSocket")
-    .option("--fuq-ca <file>", "the CA that has signed that foreman's certificate")
-    .option("--fuq-cert-name <name>", "the name in that foreman's certificate, where it is not the host's")
-    .option("--fuq-raw <host:port>", "work for a foreman of fuq v2 on a raw stream")
-    .option("--fuq1 <host:port>", "work for a server of fuq v1")
+    .option("--fuq-poll", "with --fuq: request each task over HTTP instead of using a WebSocket")
+    .option("--fuq-ca <file>", "with --fuq: file with the CA of the foreman's certificate")
+    .option("--fuq-cert-name <name>", "with --fuq: name in the foreman's certificate, if it differs from the host")
+    .option("--fuq-raw <host:port>", "work for this fuq v2 foreman over a raw TCP stream")
+    .option("--fuq1 <host:port>", "work for this fuq v1 server")
     .addHelpText("after", EXAMPLES)
     .action(run);
 }
@@ -83,6 +119,7 @@ const EXAMPLES = `
 Examples:
   laboro worker --slots 8 --tag big --resource gpu=2
   laboro worker --join @broker.url --lifetime 55m --idle-timeout 5m
+  laboro worker --handlers ./tasks.js --slots 8
   laboro worker --service upper='tr a-z A-Z'`;
 
 async function run(options: Options): Promise<void> {
@@ -93,9 +130,7 @@ async function run(options: Options): Promise<void> {
   if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
     rejectNonFuqOptions(options);
     openPrivateDirectory(resolve(dir));
-    const { runFuqWorker } = await import("./worker/fuq-worker.js");
-    runFuqWorker({ ...options, name, dir });
-    return;
+    return runFuqWorker(options, name, dir);
   }
   const resources = resourcesOf(options.resource);
   const programs = programsOf(options.service, options.serviceMode);
@@ -107,7 +142,7 @@ async function run(options: Options): Promise<void> {
   };
   const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace } = options;
   let everJoined = false;
-  /** Reported that no broker answers, since one last did. */
+  /** The user was told that no broker answers. */
   let reportedUnreachable = false;
   const started = startWorker({
     broker: found.urls,
@@ -137,9 +172,9 @@ async function run(options: Options): Promise<void> {
         void started.stop({ graceMs: 0 }).then(() => exitWith(`${error.message} (${error.code})`, 3));
         return;
       }
-      if (!reportedUnreachable) printNotice(`${error.message}; it is tried again until it answers`);
+      if (!reportedUnreachable) printNotice(`${error.message}; trying again until it answers`);
       reportedUnreachable = true;
-      // A broker that was started again may be at another port.
+      // A restarted broker may use another port.
       const moved = refreshBroker(options);
       if (moved !== undefined) started.setBrokers(moved.urls);
     },
@@ -150,17 +185,33 @@ async function run(options: Options): Promise<void> {
     const how = signal === "SIGINT" ? { graceMs: Number.POSITIVE_INFINITY } : { finish: false };
     void started.stop(how).then(() => exitWith(`${signal} came`, 0));
   });
+  await loadHandlers(started, options);
 }
+
+async function loadHandlers(started: Worker, { handlers, threadMemory }: Options): Promise<void> {
+  const memory = threadMemory === undefined ? {} : { memoryMb: Math.max(1, Math.round(threadMemory / MEBIBYTE)) };
+  for (const file of handlers) {
+    try {
+      const names = await started.handle(pathToFileURL(resolve(file)), memory);
+      printLines(`${file}: handles ${names.join(", ")}`);
+    } catch (cause) {
+      await started.stop({ graceMs: 0 });
+      throw badInput(`--handlers ${file}: ${cause instanceof Error ? cause.message : String(cause)}`, cause);
+    }
+  }
+}
+
+const MEBIBYTE = 1024 * 1024;
 
 /** Options that a foreman of fuq does not support. */
 const NON_FUQ_OPTIONS = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
 
 function rejectNonFuqOptions(options: Options): void {
-  const lists = (["resource", "service"] as const).filter((name) => options[name].length > 0);
+  const lists = (["resource", "handlers", "service"] as const).filter((name) => options[name].length > 0);
   const [name] = [...NON_FUQ_OPTIONS.filter((one) => options[one] !== undefined), ...lists];
   if (name === undefined) return;
   const written = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw badInput(`--${written} does not go with a foreman of fuq`);
+  throw badInput(`--${written} cannot be used with a fuq foreman`);
 }
 
 /** Waits until there is an address of a broker. */
@@ -187,7 +238,7 @@ function refreshBroker(options: Options): BrokerAccess | undefined {
 
 const RETRY_MS = 1_000;
 
-/** LABORO_BROKER comes before --data, which also says where this worker's directory is. */
+/** LABORO_BROKER takes precedence over --data, which also sets the directory of this worker. */
 const brokerLocation = ({ join: url, broker = url, data }: Options) =>
   (process.env.LABORO_BROKER ?? "") === "" ? { broker, data } : { broker };
 
@@ -224,3 +275,54 @@ function programsOf(given: readonly string[], mode: ServiceMode): Record<string,
 
 const badOption = (option: string, expected: string, got: string): LaboroError =>
   badInput(`${option}: expected ${expected}, got ${got}`);
+
+/** A worker for a foreman of fuq. */
+async function runFuqWorker(options: Options, name: string, dir: string): Promise<void> {
+  const { slots, tag, wait, cancelGrace } = options;
+  const endpoint = parseForeman(options);
+  const { startFuqWorker } = await import("../../protocols/fuq/worker/index.js");
+  const exitWith = (why: string, code: number): void => {
+    printLines(`worker ${name} has stopped: ${why}`);
+    process.exit(code);
+  };
+  const stopWith = ({ message, code }: LaboroError): void => {
+    void worker.stop().then(() => exitWith(`${message} (${code})`, 3));
+  };
+  let everJoined = false;
+  /** The user was told that the foreman does not answer. */
+  let reportedUnreachable = false;
+  const worker = startFuqWorker({
+    ...{ endpoint, slots, dir },
+    node: name,
+    tags: tag,
+    log: logger(),
+    ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
+    onJoined: () => {
+      everJoined = true;
+      reportedUnreachable = false;
+    },
+    onRefused: stopWith,
+    onUnreachable: (error) => {
+      if (!wait && !everJoined) {
+        stopWith(error);
+        return;
+      }
+      if (!reportedUnreachable) printNotice(`${error.message}; trying again until it answers`);
+      reportedUnreachable = true;
+    },
+    onStopped: () => exitWith("the foreman asked for it", 0),
+  });
+  onStopSignal((signal) => {
+    void worker.stop({ finish: true }).then(() => exitWith(`${signal} came`, 0));
+  });
+}
+
+function parseForeman({ fuq, fuqPoll, fuqCa, fuqCertName, fuqRaw, fuq1 }: Options): ForemanEndpoint {
+  if ([fuq, fuqRaw, fuq1].filter((given) => given !== undefined).length !== 1) {
+    throw badInput("--fuq, --fuq-raw and --fuq1 exclude each other: a worker has one foreman");
+  }
+  if (fuqRaw !== undefined) return { by: "raw", address: parseAddress(fuqRaw, "--fuq-raw") };
+  if (fuq1 !== undefined) return { by: "v1", address: parseAddress(fuq1, "--fuq1") };
+  const foreman = resolveForemanUrl({ fuq: fuq ?? "", ca: fuqCa, certificateName: fuqCertName });
+  return { by: fuqPoll === true ? "polling" : "websocket", foreman };
+}

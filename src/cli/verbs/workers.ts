@@ -1,4 +1,4 @@
-/** `laboro workers`: the workers, and what of them is in use. */
+/** `laboro workers`: lists the workers and their used slots. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
@@ -12,8 +12,8 @@ interface Options extends BrokerChoice {
 
 export function workers(): Command {
   const command = new Command("workers")
-    .description("List the workers that the broker knows, with the slots and resources in use, of how many.")
-    .option("--json", "one JSON document")
+    .description("List the workers of the broker, with their slots and resources: in use and in total.")
+    .option("--json", "print one JSON document")
     .addHelpText(
       "after",
       "\nStates: ready has a free slot, busy has none, draining gets nothing new, paused takes no tasks for a while (memory is short), " +
@@ -73,7 +73,7 @@ function rowOf(worker: WorkerView) {
   ];
 }
 
-/** `used/total`; a share such as 2 - 1.7 without the error of the subtraction. */
+/** `used/total`, rounded: 2 - 1.7 is 0.3. */
 function usedOf(name: string, { total, free }: WorkerView): string {
   const amount = total[name] ?? 0;
   return `${Math.round((amount - (free[name] ?? 0)) * 1e6) / 1e6}/${amount}`;
@@ -85,7 +85,7 @@ function resultsOf({ stats: { results, succeeded } }: WorkerView): string {
 }
 
 /** The state that the table shows. */
-export function workerState(worker: WorkerView): string {
+function workerState(worker: WorkerView): string {
   if (!worker.connected) return "disconnected";
   if (worker.draining) return "draining";
   if (worker.standing !== "good") return worker.standing;

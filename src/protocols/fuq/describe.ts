@@ -1,47 +1,85 @@
-/** Messages in readable form, with the field names that are on the wire. */
+/** Messages of both versions in readable form, for traces and `laboro decode`. Fields have their names on the wire. */
 import type { TracedMessage } from "../../base/traced-connections.js";
-import type { Bytes } from "../../model/recipe.js";
-import { splitCounts } from "./codec.js";
-import type { MessageV1, UnreadableV1 } from "./codec-v1.js";
-import { ERRORS, errorName, type Message, STATUSES, STOP_AT_ONCE, type Task, type Unreadable } from "./messages.js";
-import { descriptionFields, pairFields, updateFields } from "./payloads.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
+import {
+  DESCRIPTION,
+  decodeMessage,
+  decodeMessageV1,
+  encodeMessage,
+  encodeMessageV1,
+  Framer,
+  type Layout,
+  MESSAGE_LIMIT,
+  PAIR,
+  STREAM_LAYOUT,
+  STREAM_LAYOUT_V1,
+  splitCounts,
+  updateFields,
+  wireFields,
+} from "./codec.js";
+
+import {
+  ERRORS,
+  errorName,
+  type Message,
+  type MessageV1,
+  STATUSES,
+  STOP_AT_ONCE,
+  type Task,
+  type Unreadable,
+  type UnreadableV1,
+} from "./messages.js";
 
 type Fields = TracedMessage["fields"];
 
-export function describeMessage(message: Message | Unreadable): TracedMessage {
-  return { name: message.type, fields: fieldsOf(message) };
+/** One version of the protocol on a stream. */
+export interface StreamFormat<In, Out> {
+  readonly name: "fuq" | "fuq1";
+  readonly protocol: string;
+  readonly layout: Layout;
+  readonly decode: (bytes: Uint8Array) => In;
+  readonly encode: (message: Out) => Buffer;
+  readonly describe: (message: In | Out) => TracedMessage;
 }
+
+export const FUQ: StreamFormat<Message | Unreadable, Message> = {
+  name: "fuq",
+  protocol: "fuq 2",
+  layout: STREAM_LAYOUT,
+  decode: decodeMessage,
+  encode: encodeMessage,
+  describe: (message) => ({ name: message.type, fields: { seq: message.seq, ...fieldsOf(message) } }),
+};
+
+export const FUQ1: StreamFormat<MessageV1 | UnreadableV1, MessageV1> = {
+  name: "fuq1",
+  protocol: "fuq 1",
+  layout: STREAM_LAYOUT_V1,
+  decode: decodeMessageV1,
+  encode: encodeMessageV1,
+  describe: (message) => ({ name: message.type, fields: fieldsOfV1(message) }),
+};
 
 function fieldsOf(message: Message | Unreadable): Fields {
-  const { seq } = message;
   switch (message.type) {
     case "OK":
-      return { seq, nproc: message.nproc, nrun: message.nrun };
+      return { nproc: message.nproc, nrun: message.nrun };
     case "HELLO":
-      return message.hello === undefined
-        ? { seq }
-        : { seq, NumProcs: message.hello.numProcs, Running: message.hello.running?.map(taskFields) ?? null };
+      if (message.hello === undefined) return {};
+      return { NumProcs: message.hello.numProcs, Running: message.hello.running?.map(taskFields) ?? null };
     case "JOB":
-      return { seq, tasks: message.tasks.map(taskFields) };
-    case "UPDATE":
-      return { seq, ...updateFields(message.update) };
+      return { tasks: message.tasks.map(taskFields) };
     case "CANCEL":
-      return { seq, tasks: message.pairs.map(pairFields) };
-    case "STOP":
-      return { seq, n: describeCount(message.count) };
+      return { tasks: message.pairs.map((pair) => wireFields(PAIR, pair)) };
     case "ERROR":
-      return { seq, code: errorName(message.code), ...errorArgument(message.code, message.arg0) };
+      return { code: errorName(message.code), ...errorArgument(message.code, message.arg0) };
     case "RESET":
-      return { seq, lastReply: message.lastReply };
+      return { lastReply: message.lastReply };
     case "LIST":
-      return { seq, arg0: message.arg0 };
-    case "?":
-      return { seq, type: message.number };
+      return { arg0: message.arg0 };
+    default:
+      return fieldsOfV1(message);
   }
-}
-
-export function describeMessageV1(message: MessageV1 | UnreadableV1): TracedMessage {
-  return { name: message.type, fields: fieldsOfV1(message) };
 }
 
 function fieldsOfV1(message: MessageV1 | UnreadableV1): Fields {
@@ -53,7 +91,7 @@ function fieldsOfV1(message: MessageV1 | UnreadableV1): Fields {
     case "UPDATE":
       return updateFields(message.update);
     case "STOP":
-      return { n: describeCount(message.count) };
+      return { n: message.count === STOP_AT_ONCE ? "at once" : message.count };
     case "ERROR":
       return { code: errorName(message.code) };
     case "?":
@@ -62,16 +100,8 @@ function fieldsOfV1(message: MessageV1 | UnreadableV1): Fields {
 }
 
 function taskFields({ task, job }: Task): Fields {
-  const { name, workingDir, loggingDir, command, status } = job;
-  return {
-    Task: task,
-    ...descriptionFields(job),
-    Name: text(name),
-    WorkingDir: text(workingDir),
-    LoggingDir: text(loggingDir),
-    Command: text(command),
-    Status: STATUSES[status] ?? status,
-  };
+  const fields = Object.entries(wireFields(DESCRIPTION, job)).map(([name, value]) => [name, readable(value)]);
+  return { Task: task, ...Object.fromEntries(fields), Status: STATUSES[job.status] ?? job.status };
 }
 
 function errorArgument(code: number, arg0: number): Fields {
@@ -79,6 +109,38 @@ function errorArgument(code: number, arg0: number): Fields {
   return arg0 === 0 ? {} : { arg0 };
 }
 
-const describeCount = (count: number): number | string => (count === STOP_AT_ONCE ? "at once" : count);
+const readable = (value: unknown): unknown =>
+  value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value;
 
-const text = (value: Bytes): string => (typeof value === "string" ? value : Buffer.from(value).toString("latin1"));
+export const decoder = (): Decoder => new StreamDecoder(FUQ);
+export const decoderV1 = (): Decoder => new StreamDecoder(FUQ1);
+
+class StreamDecoder<In extends object, Out> implements Decoder {
+  readonly #format: StreamFormat<In, Out>;
+  readonly #framers = new Map<string, Framer>();
+
+  constructor(format: StreamFormat<In, Out>) {
+    this.#format = format;
+  }
+
+  push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[] {
+    const { layout, decode, describe } = this.#format;
+    const framer = this.#framers.get(direction) ?? new Framer(layout, MESSAGE_LIMIT);
+    this.#framers.set(direction, framer);
+    const { messages, failure } = framer.push(Buffer.concat(frames));
+    const decoded: DecodedMessage[] = messages.map((bytes) => {
+      const message = decode(bytes);
+      return "why" in message ? { ...describe(message), note: String(message.why) } : describe(message);
+    });
+    if (failure === undefined) return decoded;
+    // The next bytes may be the start of a message.
+    this.#framers.delete(direction);
+    return [...decoded, { name: "?", fields: {}, note: failure.message }];
+  }
+
+  end(): readonly DecodedMessage[] {
+    return [...this.#framers.values()]
+      .filter(({ pending }) => pending > 0)
+      .map(({ pending }) => ({ name: "?", fields: {}, note: `${pending} bytes are no whole message` }));
+  }
+}

@@ -1,12 +1,29 @@
 /**
- * One end of a fuq v2 connection without its socket: whose turn it is, by sections 4 and 5 of the text. Messages and requests go in,
- * effects come out; what the requests mean is up to the caller. Both ends use it. Its states are in protocol-states.ts.
+ * One side of a fuq v2 connection, without its socket: which side may send, by sections 4 and 5 of the specification.
+ * Messages and requests go in, effects come out. Both sides use it. The states have the names of the specification:
  *
- * At most one request of this end is unanswered; requests of the other end are given to the caller one by one, in order. While a reply is
- * waited for, lower requests are answered, higher ones wait in a queue, STOP(at once) waits for nothing. A RESET waits until nothing
- * lower is unanswered; of two that cross the lower one counts, because each end drops what is higher than the RESET that it knows of.
+ *   foreman   SV_INIT0    initial
+ *             SV_INIT1    waits for HELLO, or for OK(nproc)
+ *             SV_INIT2    has received it, and must send the OK
+ *             SV_LOOP0    may send a request
+ *             SV_LOOP1    waits for the reply to its request
+ *             SV_LOOP2    must send the OK to an UPDATE
+ *             SV_EXIT     sends no more requests
+ *   worker    CL_INIT0    waits for OK(0), or has not sent HELLO yet
+ *             CL_INIT1    waits for the OK to its HELLO
+ *             CL_LOOP0    waits for requests
+ *             CL_UPDATE0  has an UPDATE to send
+ *             CL_UPDATE1  waits for the OK to it
+ *             CL_EXIT0    ends gracefully
+ *             CL_EXIT1    ends at once
+ *
+ * A side has at most one unanswered request, and a STOP(at once), which does not wait. While it waits for a reply, it
+ * answers requests with lower numbers and queues higher ones. A RESET waits until no lower request is unanswered.
+ * Higher requests are dropped, and sent again after the HELLO. If two RESETs cross, the lower one counts, because each
+ * side drops requests above the RESET that it knows.
  */
 import {
+  type Body,
   ERRORS,
   isStopAtOnce,
   type Message,
@@ -18,78 +35,105 @@ import {
   type Unreadable,
   wantsCounts,
 } from "./messages.js";
-import { OutgoingRequests, type SentRequest } from "./outgoing-requests.js";
-import { type Effect, type Stage, type StateName, stateName } from "./protocol-states.js";
 import { MAX_SEQUENCE, SequenceNumbers, type Side } from "./sequence-numbers.js";
 
-export type { Effect, StateName } from "./protocol-states.js";
+/** What the caller must do, in this order. `Tag` is what the caller passed with its request. */
+export type Effect<Tag> =
+  | { readonly kind: "send"; readonly message: Message }
+  /** A request of the other side, to be answered with `answer`. An OK(nproc) as greeting is reported as a HELLO. */
+  | { readonly kind: "request"; readonly request: Numbered<Request> }
+  | { readonly kind: "reply"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
+  /** A request was refused with ERROR(overflow). It waits for a successful reply of either side, or for `retry`. */
+  | { readonly kind: "overflow" }
+  /** The worker must request HELLO. */
+  | { readonly kind: "begin" }
+  /** RESET: the protocol starts again. Requests without a reply are sent again after the HELLO. */
+  | { readonly kind: "restarted" }
+  /** The other side violated the protocol. It was answered, or the violation is harmless. */
+  | { readonly kind: "violation"; readonly why: string }
+  /** The connection cannot be used any more. */
+  | { readonly kind: "broken"; readonly why: string };
 
 export interface ProtocolStateMachineOptions {
   readonly side: Side;
-  /** Who speaks first: on a raw stream the foreman says OK(0), on a WebSocket the worker says HELLO. */
+  /** Which side sends first: on a raw stream the foreman sends OK(0), on a WebSocket the worker sends HELLO. */
   readonly greeting: Side;
-  /** The greatest sequence number; tests set one that they can reach. */
+  /** The largest sequence number. Tests set a small one. */
   readonly maxSequence?: number | undefined;
-  /** Requests of the other end that wait here; one more is refused with ERROR(overflow). */
+  /** How many requests of the other side may wait. Further ones are refused with ERROR(overflow). */
   readonly queueLimit?: number;
-  /** The other end may be an original program, which does not know RESET: one is sent only where the numbers are used up. */
+  /** The other side may be an original, which does not know RESET: it is sent only if the numbers are used up. */
   readonly original?: boolean;
 }
 
+interface OwnRequest<Tag> {
+  readonly request: Request;
+  readonly tag: Tag;
+  /** It is sent, or sent again after ERROR(overflow), after this many successful replies. */
+  readonly notBefore: number;
+}
+
+interface SentRequest<Tag> extends OwnRequest<Tag> {
+  readonly seq: number;
+  /** A STOP(at once) that did not wait for its turn. */
+  readonly urgent: boolean;
+}
+
 const QUEUE_LIMIT = 16;
-const USED_UP = "the sequence numbers are used up";
 
 export class ProtocolStateMachine<Tag> {
-  readonly side: Side;
-  readonly #greeting: Side;
-  readonly #queueLimit: number;
-  readonly #original: boolean;
+  readonly #options: ProtocolStateMachineOptions;
   readonly #numbers: SequenceNumbers;
-  #effects: Effect<Tag>[] = [];
-  #stage: Stage = "new";
-  /** The effect "begin" was given to the worker's end. */
+  readonly #effects: Effect<Tag>[] = [];
+  #stage: "new" | "greeting" | "open" | "exit" | "exit at once" = "new";
+  /** The worker's side has emitted the effect "begin". */
   #begun = false;
-  /** Requests of the other end that wait, in order. */
+  /** Waiting requests of the other side, in order. */
   #incoming: Numbered<Request>[] = [];
-  /** The one that the caller owes the answer to. */
+  /** The request that the caller is answering, and a STOP(at once) beside it. */
   #answering: Numbered<Request> | undefined;
-  /** STOP(at once), which the caller has beside any other. */
   #stopAtOnce: Numbered<Request> | undefined;
-  readonly #outgoing = new OutgoingRequests<Tag>();
+  #queue: OwnRequest<Tag>[] = [];
+  /** Unanswered: at most one request, and one urgent one. */
+  #sent: SentRequest<Tag>[] = [];
+  #goodReplies = 0;
   #reset: { readonly by: "us" | "them"; readonly seq: number } | undefined;
   #resetWanted = false;
   #lastReply = 0;
 
   constructor(options: ProtocolStateMachineOptions) {
-    const { side, greeting, maxSequence = MAX_SEQUENCE, queueLimit = QUEUE_LIMIT, original = false } = options;
-    this.side = side;
-    this.#greeting = greeting;
-    this.#queueLimit = queueLimit;
-    this.#original = original;
-    this.#numbers = new SequenceNumbers(side, maxSequence);
+    this.#options = options;
+    this.#numbers = new SequenceNumbers(options.side, options.maxSequence ?? MAX_SEQUENCE);
   }
 
-  get state(): StateName {
-    return stateName(this.side, {
-      stage: this.#stage,
-      pendingRequest: this.#outgoing.inFlight?.request.type,
-      answering: this.#answering?.type,
-      queuedRequests: this.#outgoing.queuedCount,
-    });
+  get state() {
+    const pending = this.#inFlight?.request.type;
+    if (this.#isWorker) {
+      if (this.#exiting) return this.#stage === "exit" ? "CL_EXIT0" : "CL_EXIT1";
+      if (this.#stage !== "open") return pending === "HELLO" ? "CL_INIT1" : "CL_INIT0";
+      if (pending === "UPDATE") return "CL_UPDATE1";
+      return this.#queue.length > 0 ? "CL_UPDATE0" : "CL_LOOP0";
+    }
+    const answering = this.#answering?.type;
+    if (this.#stage === "new") return "SV_INIT0";
+    if (this.#stage === "greeting") return answering === "HELLO" ? "SV_INIT2" : "SV_INIT1";
+    if (this.#exiting) return "SV_EXIT";
+    if (answering === "UPDATE") return "SV_LOOP2";
+    return pending === undefined ? "SV_LOOP0" : "SV_LOOP1";
   }
 
   /** A request would go out at once. */
   get idle(): boolean {
-    return this.#stage === "open" && this.#outgoing.queuedCount === 0 && this.#free && this.#reset === undefined;
+    return this.#stage === "open" && this.#queue.length === 0 && this.#free && this.#reset === undefined;
   }
 
   get unanswered(): readonly Tag[] {
-    return this.#outgoing.unanswered;
+    return [...this.#sent, ...this.#queue].map(({ tag }) => tag);
   }
 
   start(): Effect<Tag>[] {
     this.#greet();
-    return this.#take();
+    return this.#effects.splice(0);
   }
 
   receive(message: Message | Unreadable): Effect<Tag>[] {
@@ -99,23 +143,21 @@ export class ProtocolStateMachine<Tag> {
     return this.#advance();
   }
 
-  /** HELLO goes out before anything that waits, STOP(at once) beside it. */
-  request(request: Request, tag: Tag): Effect<Tag>[] {
-    const mayHurry = this.#stage === "open" && this.#reset === undefined && this.#outgoing.maySendUrgent;
-    if (isStopAtOnce(request) && mayHurry && !this.#numbers.mustReset) {
-      const seq = this.#sendRequest(request);
-      if (seq !== undefined) this.#outgoing.sent(request, tag, seq, true);
-    } else this.#outgoing.add(request, tag);
+  /**
+   * HELLO is sent before waiting requests, STOP(at once) in parallel to an unanswered one. With `skipNumbers` the
+   * number is above all that the other side may wait for since an older connection.
+   */
+  request(request: Request, tag: Tag, skipNumbers = false): Effect<Tag>[] {
+    if (skipNumbers) this.#numbers.skipAhead();
+    const own = { request, tag, notBefore: 0 };
+    const mayHurry = this.#stage === "open" && this.#reset === undefined && !this.#numbers.mustReset;
+    if (isStopAtOnce(request) && mayHurry && !this.#sent.some(({ urgent }) => urgent)) this.#sendRequest(own, true);
+    else if (request.type === "HELLO") this.#queue.unshift(own);
+    else this.#queue.push(own);
     return this.#advance();
   }
 
-  /** A request whose number is above all that the other end may be waiting for since an older connection. */
-  requestWithSkippedNumbers(request: Request, tag: Tag): Effect<Tag>[] {
-    this.#numbers.skipAhead();
-    return this.request(request, tag);
-  }
-
-  /** The caller's answer to a request. One that a RESET has swept away is not sent. */
+  /** The caller's answer to a request. It is dropped if a RESET has dropped the request. */
   answer(seq: number, reply: Reply): Effect<Tag>[] {
     if (this.#stopAtOnce?.seq === seq) {
       this.#stopAtOnce = undefined;
@@ -129,42 +171,61 @@ export class ProtocolStateMachine<Tag> {
     return this.#advance();
   }
 
-  /** Restarts the sequence numbers, when all that is under way is answered. To an original program only where there is no other way. */
+  /** Restarts the sequence numbers as soon as everything is answered. Not where the other end may be an original. */
   reset(): Effect<Tag>[] {
-    if (!this.#original && this.#stage === "open") this.#resetWanted = true;
+    if (!this.#options.original && this.#stage === "open") this.#resetWanted = true;
     return this.#advance();
   }
 
-  /** What ERROR(overflow) holds up goes out now: no reply came that would have let it. */
+  /** Sends requests again that were refused with ERROR(overflow). */
   retry(): Effect<Tag>[] {
-    this.#outgoing.retry();
+    this.#queue = this.#queue.map((queued) => ({ ...queued, notBefore: 0 }));
     return this.#advance();
   }
 
-  /** This end asks nothing more; what it was asked it still answers. */
+  /** No more requests are sent. Requests of the other end are still answered. */
   exit(atOnce = false): void {
     this.#stage = atOnce ? "exit at once" : "exit";
-    this.#outgoing.clearQueue();
+    this.#queue = [];
+  }
+
+  get #isWorker(): boolean {
+    return this.#options.side === "worker";
+  }
+
+  get #exiting(): boolean {
+    return this.#stage.startsWith("exit");
+  }
+
+  get #inFlight(): SentRequest<Tag> | undefined {
+    return this.#sent.find(({ urgent }) => !urgent);
+  }
+
+  /** Nothing is unanswered on either side. */
+  get #free(): boolean {
+    const theirs = this.#answering ?? this.#stopAtOnce;
+    return this.#sent.length === 0 && theirs === undefined && this.#incoming.length === 0;
   }
 
   #greet(): void {
     this.#stage = "greeting";
     this.#begun = false;
-    if (this.#greeting === "worker") this.#begin();
-    // Numbered 0, and uses up no number.
-    else if (this.side === "foreman") this.#send({ type: "OK", nproc: 0, nrun: 0, seq: 0 });
+    if (this.#options.greeting === "worker") this.#begin();
+    // Has the number 0, which is outside the sequence.
+    else if (!this.#isWorker) this.#send({ type: "OK", nproc: 0, nrun: 0, seq: 0 });
   }
 
   #begin(): void {
-    if (this.side === "foreman" || this.#begun) return;
+    if (!this.#isWorker || this.#begun) return;
     this.#begun = true;
     this.#effects.push({ kind: "begin" });
   }
 
   #onReply(reply: Numbered<Reply>): void {
     const { seq } = reply;
-    const sent = this.#outgoing.answered(seq);
+    const sent = this.#sent.find((one) => one.seq === seq);
     if (sent !== undefined) {
+      this.#sent = this.#sent.filter((one) => one !== sent);
       this.#settle(sent, reply);
     } else if (this.#reset?.by === "us" && seq === this.#reset.seq) {
       this.#reset = undefined;
@@ -175,153 +236,138 @@ export class ProtocolStateMachine<Tag> {
     }
   }
 
-  #settle(sent: SentRequest<Tag>, reply: Numbered<Reply>): void {
-    const { request, tag } = sent;
+  #settle({ request, tag, notBefore }: SentRequest<Tag>, reply: Numbered<Reply>): void {
     this.#numbers.replyReceived(reply.seq);
-    if (reply.type === "OK") {
-      this.#outgoing.countGoodReply();
-      if ((request.type === "HELLO" || wantsCounts(request)) && this.#stage === "greeting") this.#stage = "open";
-    } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
-      this.#outgoing.overflow(sent);
+    if (reply.type === "ERROR" && reply.code === ERRORS.overflow && !this.#exiting) {
+      this.#queue.unshift({ request, tag, notBefore });
       this.#effects.push({ kind: "overflow" });
       return;
     }
+    if (reply.type === "OK") this.#goodReplies++;
+    const greets = request.type === "HELLO" || wantsCounts(request);
+    if (greets && reply.type === "OK" && this.#stage === "greeting") this.#stage = "open";
     this.#effects.push({ kind: "reply", request, tag, reply });
   }
 
   /** OK(0) to a worker, OK(nproc) to a foreman: neither is a reply. */
   #isGreeting(ok: Numbered<Ok>): boolean {
-    if (this.#stage !== "greeting" || this.#greeting !== "foreman") return false;
-    if (this.side === "worker") {
-      this.#begin();
-      return true;
+    if (this.#stage !== "greeting" || this.#options.greeting !== "foreman") return false;
+    if (this.#isWorker) this.#begin();
+    else if (this.#answering !== undefined || this.#incoming.length > 0) return false;
+    else {
+      // A plain number has an empty upper half.
+      const numProcs = ok.nproc === 0 ? ok.nrun : ok.nproc;
+      this.#deliver({ type: "HELLO", hello: { numProcs, running: null }, seq: ok.seq });
     }
-    if (this.#answering !== undefined || this.#incoming.length > 0) return false;
-    // A plain number has nothing in its upper half.
-    const numProcs = ok.nproc === 0 ? ok.nrun : ok.nproc;
-    this.#answering = { type: "HELLO", hello: { numProcs, running: null }, seq: ok.seq };
-    this.#effects.push({ kind: "request", request: this.#answering });
     return true;
   }
 
   #onRequest(message: Exclude<Message, Reply> | Unreadable): void {
+    const { queueLimit = QUEUE_LIMIT } = this.#options;
     const { seq } = message;
-    if (!this.#mayHave(seq)) return;
-    this.#numbers.requestReceived(seq);
+    if (!this.#accepts(seq)) return;
     if (this.#numbers.otherSideUsedUp) this.#resetWanted = true;
-    if (message.type === "?" || message.type === "LIST" || message.type === "RESET" || !this.#isForThisSide(message)) {
-      this.#violation(message.type === "?" ? message.why : `${message.type} is not for this side`);
-      this.#send({ ...refusal("bad_message"), seq });
+    const isFromWorker = message.type === "HELLO" || message.type === "UPDATE";
+    const isUnknown = message.type === "?" || message.type === "LIST" || message.type === "RESET";
+    if (isUnknown || isFromWorker === this.#isWorker) {
+      this.#refuse(seq, "bad_message", message.type === "?" ? message.why : `${message.type} is not for this side`);
     } else if (isStopAtOnce(message)) {
       this.#stopAtOnce = message;
       this.#effects.push({ kind: "request", request: message });
-    } else if (this.#incoming.length >= this.#queueLimit && !(this.#incoming.length === 0 && this.#mayDeliver(seq))) {
-      this.#violation(`more than ${this.#queueLimit} requests at a time`);
-      this.#send({ ...refusal("overflow"), seq });
+    } else if (this.#incoming.length >= queueLimit && !(this.#incoming.length === 0 && this.#mayDeliver(seq))) {
+      this.#refuse(seq, "overflow", `more than ${queueLimit} requests at a time`);
     } else {
       this.#incoming.push(message);
     }
   }
 
-  /** Whether a request may have this number; what may not is answered or dropped here. */
-  #mayHave(seq: number): boolean {
+  /** Whether a request may have this number. If not, it is answered or dropped here. */
+  #accepts(seq: number): boolean {
     const wrong = this.#numbers.rejectionOf(seq);
     if (wrong !== undefined) {
-      this.#violation(wrong);
-      this.#send({ ...refusal("bad_seq"), seq });
+      this.#refuse(seq, "bad_seq", wrong);
       return false;
     }
-    // By c) of section 5 it is dropped without a reply, and comes again.
-    return this.#reset === undefined || seq < this.#reset.seq;
-  }
-
-  #isForThisSide({ type }: Request): boolean {
-    return (type === "HELLO" || type === "UPDATE") === (this.side === "foreman");
+    // By c) of section 5 it is dropped without a reply, and sent again later.
+    if (this.#reset !== undefined && seq >= this.#reset.seq) return false;
+    this.#numbers.requestReceived(seq);
+    return true;
   }
 
   #onReset(seq: number): void {
-    if (this.#reset?.by === "us" && seq === this.#reset.seq) {
-      this.#restart();
-      return;
+    if (this.#reset?.by === "us" && seq === this.#reset.seq) this.#restart();
+    else if (this.#accepts(seq)) {
+      this.#reset = { by: "them", seq };
+      this.#requeueAbove(seq);
     }
-    // Of two that cross, the other end has dropped that of this end if it is the higher one.
-    if (!this.#mayHave(seq)) return;
-    this.#numbers.requestReceived(seq);
-    this.#reset = { by: "them", seq };
-    // What is higher will have no reply: it is asked again later.
-    this.#outgoing.requeueAbove(seq);
   }
 
-  /** Nothing is unanswered on either side. */
-  get #free(): boolean {
-    const theirs = this.#answering ?? this.#stopAtOnce;
-    return this.#outgoing.noneInFlight && theirs === undefined && this.#incoming.length === 0;
+  /** Queues unanswered requests above this number again. A HELLO is not repeated: the caller makes a new one. */
+  #requeueAbove(above: number): void {
+    const dropped = this.#sent.filter(({ seq, request }) => seq > above && request.type !== "HELLO");
+    this.#sent = this.#sent.filter(({ seq }) => seq <= above);
+    this.#queue.unshift(...dropped.map(({ request, tag }) => ({ request, tag, notBefore: 0 })));
   }
 
   #advance(): Effect<Tag>[] {
-    this.#deliver();
+    const [first] = this.#incoming;
+    if (first !== undefined && this.#mayDeliver(first.seq)) {
+      this.#incoming.shift();
+      this.#deliver(first);
+    }
     if (this.#free) {
       if (this.#reset?.by === "them") {
         this.#send({ type: "RESET", lastReply: this.#lastReply, seq: this.#reset.seq });
         this.#restart();
       } else if (this.#reset === undefined) this.#sendNextRequest();
     }
-    return this.#take();
+    return this.#effects.splice(0);
   }
 
-  /** The request of this number, if it is the first that waits, need not wait. Before the greeting is over none does. */
+  /** Whether the first waiting request may be delivered to the caller, if it has this number. */
   #mayDeliver(seq: number): boolean {
-    const { inFlight } = this.#outgoing;
-    const mayPass =
-      inFlight === undefined || seq < inFlight.seq || (this.side === "foreman" && this.#stage === "greeting");
-    return this.#answering === undefined && mayPass;
+    const inFlight = this.#inFlight;
+    const greets = !this.#isWorker && this.#stage === "greeting";
+    return this.#answering === undefined && (inFlight === undefined || seq < inFlight.seq || greets);
   }
 
-  #deliver(): void {
-    const [first] = this.#incoming;
-    if (first === undefined || !this.#mayDeliver(first.seq)) return;
-    this.#incoming.shift();
-    this.#answering = first;
-    this.#effects.push({ kind: "request", request: first });
+  #deliver(request: Numbered<Request>): void {
+    this.#answering = request;
+    this.#effects.push({ kind: "request", request });
   }
 
   #sendNextRequest(): void {
-    const { first, overflowed } = this.#outgoing;
+    const [first] = this.#queue;
     const mayGreet =
-      first !== undefined && (this.side === "foreman" ? wantsCounts(first) : this.#begun && first.type === "HELLO");
+      first !== undefined &&
+      (this.#isWorker ? this.#begun && first.request.type === "HELLO" : wantsCounts(first.request));
     if (this.#stage !== "open" && !(this.#stage === "greeting" && mayGreet)) return;
-    if (this.#resetWanted || (first !== undefined && this.#numbers.mustReset)) this.#askReset();
-    else if (first !== undefined && !overflowed) {
-      const seq = this.#sendRequest(first);
-      if (seq !== undefined) this.#outgoing.firstSent(seq);
-    }
+    if (this.#resetWanted || (first !== undefined && this.#numbers.mustReset)) {
+      const seq = this.#sendNumbered({ type: "RESET", lastReply: this.#lastReply });
+      if (seq === undefined) return;
+      this.#resetWanted = false;
+      this.#reset = { by: "us", seq };
+    } else if (first !== undefined && first.notBefore <= this.#goodReplies && this.#sendRequest(first))
+      this.#queue.shift();
   }
 
-  #askReset(): void {
-    const seq = this.#number();
-    if (seq === undefined) return;
-    this.#resetWanted = false;
-    this.#reset = { by: "us", seq };
-    this.#send({ type: "RESET", lastReply: this.#lastReply, seq });
+  #sendRequest({ request, tag }: OwnRequest<Tag>, urgent = false): boolean {
+    const seq = this.#sendNumbered(request);
+    if (seq !== undefined) this.#sent.push({ request, tag, seq, urgent, notBefore: this.#goodReplies + 1 });
+    return seq !== undefined;
   }
 
-  #sendRequest(request: Request): number | undefined {
-    const seq = this.#number();
-    if (seq !== undefined) this.#send({ ...request, seq });
+  #sendNumbered(body: Body): number | undefined {
+    const seq = this.#numbers.take();
+    if (seq === undefined) this.#effects.push({ kind: "broken", why: "the sequence numbers are used up" });
+    else this.#send({ ...body, seq });
     return seq;
-  }
-
-  #number(): number | undefined {
-    const { next } = this.#numbers;
-    if (next === undefined) this.#effects.push({ kind: "broken", why: USED_UP });
-    else this.#numbers.advance();
-    return next;
   }
 
   #restart(): void {
     this.#numbers.restart();
-    // An end that keeps to the rules has left nothing unanswered.
-    this.#outgoing.restart();
+    this.#requeueAbove(-1);
+    this.#queue = this.#queue.filter(({ request }) => request.type !== "HELLO");
     this.#answering = undefined;
     this.#stopAtOnce = undefined;
     this.#incoming = [];
@@ -329,12 +375,12 @@ export class ProtocolStateMachine<Tag> {
     this.#resetWanted = false;
     this.#lastReply = 0;
     this.#effects.push({ kind: "restarted" });
-    if (!this.#stage.startsWith("exit")) this.#greet();
+    if (!this.#exiting) this.#greet();
   }
 
   #reply(seq: number, reply: Reply): void {
     this.#lastReply = seq;
-    if (reply.type === "OK") this.#outgoing.countGoodReply();
+    if (reply.type === "OK") this.#goodReplies++;
     this.#send({ ...reply, seq });
   }
 
@@ -342,13 +388,12 @@ export class ProtocolStateMachine<Tag> {
     this.#effects.push({ kind: "send", message });
   }
 
-  #violation(why: string): void {
-    this.#effects.push({ kind: "violation", why });
+  #refuse(seq: number, code: keyof typeof ERRORS, why: string): void {
+    this.#violation(why);
+    this.#send({ ...refusal(code), seq });
   }
 
-  #take(): Effect<Tag>[] {
-    const effects = this.#effects;
-    this.#effects = [];
-    return effects;
+  #violation(why: string): void {
+    this.#effects.push({ kind: "violation", why });
   }
 }

@@ -1,24 +1,24 @@
 /**
- * The sequence numbers of one end of a connection (section 4 of the text): even from the worker, odd from the foreman, rising, and
- * above all that was received.
+ * The sequence numbers of one side of a connection (section 4 of the specification): even from the worker, odd from the
+ * foreman, rising, and above all received ones.
  */
 export type Side = "foreman" | "worker";
 
-/** The greatest number that a header can carry. */
+/** The largest number that fits into a header. */
 export const MAX_SEQUENCE = 0xffff_ffff;
 
-/** Half of them: more than a worker that has not been here has used. */
+/** Half of all numbers: more than a worker has used on an older connection. */
 const SKIP_TARGET = 2 ** 30;
 
 export class SequenceNumbers {
   readonly #parity: number;
-  /** The counter of the last two numbers, one for each side: what one side has used, the other can still go beyond, to RESET. */
+  /** The counter of the last pair of numbers. After the lower one a RESET with the higher one is still possible. */
   readonly #last: number;
   #counter = 0;
-  /** The greatest number so far, of either side. */
+  /** The largest number so far, of either side. */
   #highest = -1;
-  #lastAsked = -1;
-  #lastAnswered = -1;
+  #lastRequest = -1;
+  #lastReply = -1;
 
   constructor(side: Side, max: number) {
     this.#parity = side === "foreman" ? 1 : 0;
@@ -28,54 +28,48 @@ export class SequenceNumbers {
   restart(): void {
     this.#counter = 0;
     this.#highest = -1;
-    this.#lastAsked = -1;
-    this.#lastAnswered = -1;
+    this.#lastRequest = -1;
+    this.#lastReply = -1;
   }
 
-  /** The number that a request would have now; undefined where they are used up. The last one may be above the other side's last. */
-  get next(): number | undefined {
+  /** The number of a new request. Undefined if all are used up. */
+  take(): number | undefined {
     const next = Math.min(this.#counter, this.#last) * 2 + this.#parity;
-    return next > this.#highest ? next : undefined;
+    if (next <= this.#highest) return undefined;
+    this.#advancePast(next);
+    return next;
   }
 
-  /** The other side has used its last number: it cannot ask for a RESET. */
+  /** The other side has used its last number, so it cannot send RESET. */
   get otherSideUsedUp(): boolean {
-    return this.#lastAsked >= this.#last * 2 + 1 - this.#parity;
+    return this.#lastRequest >= this.#last * 2 + 1 - this.#parity;
   }
 
-  /** After a request with the next number there would be none left for a RESET. */
+  /** The next number is the last one, which is for RESET. */
   get mustReset(): boolean {
     return this.#counter >= this.#last;
   }
 
-  advance(): void {
-    this.#advancePast(this.next ?? this.#highest);
-  }
-
-  /** What comes next is above all that the other side may be waiting for from an older connection. */
+  /** The next number is above all that the other side may be waiting for since an older connection. */
   skipAhead(): void {
     if (SKIP_TARGET < this.#last) this.#counter = Math.max(this.#counter, SKIP_TARGET);
   }
 
-  isOwn(seq: number): boolean {
-    return seq % 2 === this.#parity;
-  }
-
-  /** Why a request of the other side may not have this number; undefined where it may. */
+  /** Why a request of the other side may not have this number. */
   rejectionOf(seq: number): string | undefined {
-    if (this.isOwn(seq)) return `request ${seq} has a number of this side`;
-    if (seq <= this.#lastAsked) return `request ${seq} comes after request ${this.#lastAsked}`;
-    if (seq < this.#lastAnswered) return `request ${seq} comes after the reply to ${this.#lastAnswered}`;
+    if (seq % 2 === this.#parity) return `request ${seq} has a number of this side`;
+    if (seq <= this.#lastRequest) return `request ${seq} comes after request ${this.#lastRequest}`;
+    if (seq < this.#lastReply) return `request ${seq} comes after the reply to ${this.#lastReply}`;
     return undefined;
   }
 
   requestReceived(seq: number): void {
-    this.#lastAsked = seq;
+    this.#lastRequest = seq;
     this.#advancePast(seq);
   }
 
   replyReceived(seq: number): void {
-    if (this.isOwn(seq)) this.#lastAnswered = Math.max(this.#lastAnswered, seq);
+    if (seq % 2 === this.#parity) this.#lastReply = Math.max(this.#lastReply, seq);
     this.#advancePast(seq);
   }
 

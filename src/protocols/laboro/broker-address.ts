@@ -1,5 +1,11 @@
-/** Where the broker of a worker or client is: at a URL, or in this process. */
-import { badInput } from "../../base/errors.js";
+/**
+ * Where the broker of a worker or client is: at a URL, or in this process.
+ *
+ * A join URL also says how to be let in: `https://TOKEN@HOST:PORT#CA-FINGERPRINT`. `http://` is for this machine only. Several join URLs,
+ * of brokers of one group, are separated by commas or spaces.
+ */
+import { isLoopback } from "../../base/addresses.js";
+import { badInput, type LaboroError } from "../../base/errors.js";
 
 /** What `startBroker` returns, for workers and clients in the same process. */
 export interface InProcessBroker {
@@ -17,14 +23,83 @@ export const isInProcess = (address: unknown): address is InProcessBroker =>
 export interface BrokerOption {
   readonly broker: string | readonly string[] | InProcessBroker;
   readonly token?: string | undefined;
+  readonly caFingerprint?: string | undefined;
 }
 
-/** Reads the options `broker` and `token` of workers and clients. */
-export function addressesOf({ broker, token }: BrokerOption): {
+/** Reads the options `broker`, `token` and `caFingerprint` of workers and clients. Without a token, `broker` is a join URL. */
+export function addressesOf({ broker, token, caFingerprint }: BrokerOption): {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;
+  readonly caFingerprint?: string;
 } {
   if (isInProcess(broker)) return { urls: [broker], token: token ?? broker.token };
-  if (token === undefined) throw badInput("token: a broker in another process needs one");
-  return { urls: typeof broker === "string" ? [broker] : broker, token };
+  if (token === undefined) return parseJoinUrls(typeof broker === "string" ? broker : broker.join(" "), "broker");
+  const urls = typeof broker === "string" ? [broker] : broker;
+  return caFingerprint === undefined ? { urls, token } : { urls, token, caFingerprint };
 }
+
+export interface BrokerAccess {
+  /** Without token and fingerprint. */
+  readonly urls: readonly string[];
+  readonly token: string;
+  /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
+  readonly caFingerprint?: string;
+  /** Where this was found, for messages. */
+  readonly source: string;
+}
+
+/** Throws LABORO_BAD_INPUT. The message never contains the token: messages end up in logs. */
+export function parseJoinUrls(text: string, source: string): BrokerAccess {
+  const all = text.split(/[\s,]+/).filter((part) => part !== "");
+  const found = all.map((part) => parseJoinUrl(part, source));
+  const [first] = found;
+  if (first === undefined) throw badAccess(source, `is empty, expected ${JOIN_URL_FORMAT}`);
+  for (const { token, caFingerprint } of found) {
+    if (token !== first.token || caFingerprint !== first.caFingerprint) {
+      throw badAccess(source, "names brokers with different tokens or fingerprints: those of one group have the same");
+    }
+  }
+  if (first.token === "") throw badAccess(source, `has no token, expected ${JOIN_URL_FORMAT}`);
+  return { ...first, urls: found.flatMap(({ urls }) => urls) };
+}
+
+const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
+
+export function parseJoinUrl(text: string, source: string): BrokerAccess {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
+    throw badAccess(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
+  }
+  if (url.protocol === "http:" && !isLoopback(url.hostname)) {
+    throw badAccess(
+      source,
+      `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`,
+    );
+  }
+  const token = decoded(url.username) ?? decoded(url.password) ?? "";
+  const urls = [`${url.protocol}//${url.host}`];
+  const given = url.hash.slice(1);
+  if (given === "") return { urls, token, source };
+  const caFingerprint = normalizeFingerprint(decoded(given) ?? "");
+  if (caFingerprint === undefined) {
+    throw badAccess(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
+  }
+  return { urls, token, caFingerprint, source };
+}
+
+/** 64 hexadecimal digits, with colons between the pairs or without; undefined for anything else. */
+export function normalizeFingerprint(text: string): string | undefined {
+  const digits = text.replaceAll(":", "").toLowerCase();
+  return /^[0-9a-f]{64}$/.test(digits) ? digits : undefined;
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return text === "" ? undefined : decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export const badAccess = (source: string, text: string, cause?: unknown): LaboroError =>
+  badInput(`${source} ${text}`, cause);

@@ -1,9 +1,7 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
-import type { JobId } from "../../model/ids.js";
 import { flag, integer, unexpectedValue } from "../../model/input.js";
 import type { Counters } from "../../model/job.js";
-import type { TaskEnd } from "../../model/outcome.js";
-import type { EndedTask, RunningTask } from "../../model/progress.js";
+import type { RunningTask } from "../../model/progress.js";
 import type { Ranges } from "../../model/ranges.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import {
@@ -14,6 +12,7 @@ import {
   count,
   enumValue,
   errorCode,
+  HEARTBEAT_LIMIT,
   jobId,
   name,
   type Row,
@@ -22,19 +21,17 @@ import {
 } from "./codec-fields.js";
 import {
   absent,
+  ENDS,
   HEARTBEAT,
   type MessageCodecs,
   RELAY,
-  readDone,
+  readEnded,
   readTaken,
-  writeDone,
+  writeEnded,
   writeTaken,
 } from "./codec-from-worker.js";
-import { HEARTBEAT_LIMIT } from "./codec-limits.js";
 import { BROKERS } from "./codec-to-worker.js";
 import type { FromClient, ToClient } from "./messages.js";
-
-const ENDS: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 
 export const FROM_CLIENT: MessageCodecs<FromClient> = {
   HEARTBEAT,
@@ -170,25 +167,6 @@ export const TO_CLIENT: MessageCodecs<ToClient> = {
     }),
   },
 };
-
-/** As in DONE, with what the broker adds. */
-const writeEnded = (job: JobId, task: EndedTask): Row => [
-  task.number,
-  ENDS.indexOf(task.state),
-  task.worker,
-  writeDone({ ...task, job }),
-];
-
-function readEnded(row: Row): EndedTask {
-  if (!Array.isArray(row[3])) throw unexpectedValue("a task that ended", "a row", row[3]);
-  const { job: _, ...outcome } = readDone(row[3]);
-  return {
-    ...outcome,
-    number: count(row[0], "number"),
-    state: enumValue(row[1], "state", ENDS),
-    worker: name(row[2], "worker"),
-  };
-}
 
 const readRunning = (row: Row): RunningTask => ({
   index: count(row[0], "index"),

@@ -1,8 +1,9 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
 import { badInput } from "../../base/errors.js";
-import { SessionId } from "../../model/ids.js";
+import { type JobId, SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
-import { type OutputStream, SMALL_OUTPUT, type SmallOutput } from "../../model/outcome.js";
+import { MAX_VALUE, type OutputStream, SMALL_OUTPUT, type SmallOutput, type TaskEnd } from "../../model/outcome.js";
+import type { EndedTask } from "../../model/progress.js";
 import type { RememberedStore } from "../../model/store.js";
 import {
   amount,
@@ -19,6 +20,7 @@ import {
   names,
   type Row,
   rows,
+  SHORTEST_SECRET,
   text,
 } from "./codec-fields.js";
 import type {
@@ -32,13 +34,13 @@ import type {
   TaskRef,
 } from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
-import { SHORTEST_SECRET } from "./worker-identity.js";
 
 export type MessageCodecs<Message extends { readonly type: string }> = {
   readonly [Type in Message["type"]]: MessageCodec<Extract<Message, { readonly type: Type }>>;
 };
 
 const HELD_STATES: readonly HeldState[] = ["prefetched", "running", "finished"];
+export const ENDS: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 export const HEARTBEAT: MessageCodec<{ readonly type: "HEARTBEAT" }> = {
@@ -118,6 +120,26 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
     write: (m) => [6, m.tasks.map(writeRange)],
     read: (row) => ({ type: "CANCELLED", tasks: rows(row[1], "tasks", readRange) }),
   },
+  TASK_PROGRESS: {
+    number: 11,
+    write: (m) => [11, m.tasks.map(({ job, index, attempt, value }) => [job, index, attempt, value])],
+    read: (row) => ({
+      type: "TASK_PROGRESS",
+      tasks: rows(row[1], "tasks", (task) => ({ ...readRef(task), value: text(task[3], "value") })),
+    }),
+  },
+  GET_RESULTS: {
+    number: 12,
+    write: (m) => [12, m.id, m.job, m.of, m.from, ...(m.limit === undefined ? [] : [m.limit])],
+    read: (row) => ({
+      type: "GET_RESULTS",
+      id: count(row[1], "id"),
+      job: jobId(row[2]),
+      of: jobId(row[3]),
+      from: count(row[4], "from"),
+      ...(absent(row[5]) ? {} : { limit: 1 }),
+    }),
+  },
   REPLY: {
     number: 7,
     write: (m) => (m.error === undefined ? [7, m.id, m.body] : [7, m.id, m.body, m.error]),
@@ -151,10 +173,18 @@ export function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
   const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputBytes];
-  const { output } = task;
-  if (task.timedOut === true || task.error !== undefined || output !== undefined) row.push(task.timedOut === true);
-  if (task.error !== undefined || output !== undefined) row.push(task.error === undefined ? null : clipped(task.error));
-  if (output !== undefined) row.push(output.map(({ stream, bytes }) => [STREAMS.indexOf(stream), bytes]));
+  const rest = [
+    task.error === undefined ? undefined : clipped(task.error),
+    task.output?.map(({ stream, bytes }) => [STREAMS.indexOf(stream), bytes]),
+    task.value,
+    task.retryAfterMs,
+    task.valueBytes,
+    task.cpuMs,
+    task.peakMemory,
+  ];
+  const last = rest.findLastIndex((field) => field !== undefined);
+  if (task.timedOut === true || last >= 0) row.push(task.timedOut === true);
+  for (const field of rest.slice(0, last + 1)) row.push(field ?? null);
   return row;
 }
 
@@ -173,7 +203,37 @@ export function readDone(row: Row): DoneTask {
   if (!absent(row[7]) && flag(row[7], "timedOut")) task.timedOut = true;
   if (!absent(row[8])) task.error = text(row[8], "error");
   if (!absent(row[9])) task.output = readSmallOutput(row[9], task.outputBytes);
+  if (!absent(row[10])) task.value = readValue(row[10]);
+  if (!absent(row[11])) task.retryAfterMs = row[11] === "never" ? "never" : amount(row[11], "retryAfterMs");
+  if (!absent(row[12])) task.valueBytes = count(row[12], "valueBytes");
+  if (!absent(row[13])) task.cpuMs = amount(row[13], "cpuMs");
+  if (!absent(row[14])) task.peakMemory = count(row[14], "peakMemory");
   return task;
+}
+
+/** As in DONE, with what the broker adds. */
+export const writeEnded = (job: JobId, task: EndedTask): Row => [
+  task.number,
+  ENDS.indexOf(task.state),
+  task.worker,
+  writeDone({ ...task, job }),
+];
+
+export function readEnded(row: Row): EndedTask {
+  if (!Array.isArray(row[3])) throw unexpectedValue("a task that ended", "a row", row[3]);
+  const { job: _, ...outcome } = readDone(row[3]);
+  return {
+    ...outcome,
+    number: count(row[0], "number"),
+    state: enumValue(row[1], "state", ENDS),
+    worker: name(row[2], "worker"),
+  };
+}
+
+function readValue(given: unknown): Uint8Array {
+  const value = body(given, "value");
+  if (value.length > MAX_VALUE) throw unexpectedValue("value", `at most ${MAX_VALUE} bytes`, value.length);
+  return value;
 }
 
 function readSmallOutput(value: unknown, outputBytes: number): SmallOutput[] {
@@ -183,7 +243,7 @@ function readSmallOutput(value: unknown, outputBytes: number): SmallOutput[] {
   }));
   let size = 0;
   for (const { bytes } of parts) size += bytes.length;
-  if (size > SMALL_OUTPUT) throw unexpectedValue("output", `at most ${SMALL_OUTPUT} bytes`, size);
+  if (size === 0 || size > SMALL_OUTPUT) throw unexpectedValue("output", `1 to ${SMALL_OUTPUT} bytes`, size);
   if (size !== outputBytes) throw unexpectedValue("output", `${outputBytes} bytes, as in outputBytes`, size);
   return parts;
 }

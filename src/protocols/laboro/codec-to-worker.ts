@@ -1,31 +1,38 @@
 /** What the broker sends to a worker: the order of the fields on the wire, both ways. */
+import { JobId } from "../../model/ids.js";
 import { fields, flag, integer, list, unexpectedValue } from "../../model/input.js";
 import type { Entries } from "../../model/job.js";
-import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/job-input.js";
+import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/recipe-input.js";
 import {
   amount,
   amounts,
   attemptOf,
   body,
+  clipped,
   count,
+  HEARTBEAT_LIMIT,
   jobId,
   type MessageCodec,
+  NAMES_LIMIT,
   name,
   names,
+  ROWS_LIMIT,
   type Row,
   rows,
+  text,
   textOrBytes,
 } from "./codec-fields.js";
 import {
   absent,
   HEARTBEAT,
   type MessageCodecs,
+  readEnded,
   readRange,
   readTaken,
+  writeEnded,
   writeRange,
   writeTaken,
 } from "./codec-from-worker.js";
-import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
 import type { Brokers, ResumedTask, StoreInfo, ToWorker } from "./messages.js";
 
 /** For workers and clients alike. */
@@ -65,9 +72,11 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
   RECIPE: {
     number: 21,
     write: (m) => {
-      const row = [21, m.job, m.recipe, m.needs, m.limits];
-      if (m.acceptedBy !== undefined) return [...row, m.numbers ?? null, m.acceptedBy];
-      return m.numbers === undefined ? row : [...row, m.numbers];
+      const row: unknown[] = [21, m.job, m.recipe, m.needs, m.limits];
+      const rest = [m.numbers, m.acceptedBy, m.key, m.after];
+      const last = rest.findLastIndex((field) => field !== undefined);
+      for (const field of rest.slice(0, last + 1)) row.push(field ?? null);
+      return row;
     },
     read: (row) => ({
       type: "RECIPE",
@@ -77,18 +86,25 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       limits: readLinkLimits(row[4], "limits"),
       ...(absent(row[5]) ? {} : { numbers: readLinkNumbers(row[5]) }),
       ...(absent(row[6]) ? {} : { acceptedBy: name(row[6], "acceptedBy") }),
+      ...(absent(row[7]) ? {} : { key: name(row[7], "key") }),
+      ...(absent(row[8]) ? {} : { after: list(row[8], "after", NAMES_LIMIT, jobId) }),
     }),
   },
   TASKS: {
     number: 22,
-    write: (m) =>
-      m.entries === undefined
-        ? [22, m.job, m.first, m.last, m.attempt]
-        : [22, m.job, m.first, m.last, m.attempt, m.entries],
+    write: (m) => {
+      const row = [22, m.job, m.first, m.last, m.attempt];
+      if (m.atOnce !== undefined) return [...row, m.entries ?? null, m.atOnce];
+      return m.entries === undefined ? row : [...row, m.entries];
+    },
     read: (row) => {
       const range = readRange(row.slice(1));
-      if (absent(row[5])) return { type: "TASKS", ...range };
-      return { type: "TASKS", ...range, entries: readEntries(row[5], range.last - range.first + 1) };
+      return {
+        type: "TASKS",
+        ...range,
+        ...(absent(row[5]) ? {} : { entries: readEntries(row[5], range.last - range.first + 1) }),
+        ...(absent(row[6]) ? {} : { atOnce: count(row[6], "atOnce") }),
+      };
     },
   },
   ACK: { number: 23, write: (m) => [23, m.seq], read: (row) => ({ type: "ACK", seq: count(row[1], "seq") }) },
@@ -137,6 +153,21 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
     number: 32,
     write: (m) => [32, m.id],
     read: (row) => ({ type: "CANCEL_CALL", id: count(row[1], "id") }),
+  },
+  RESULTS: {
+    number: 34,
+    write: (m) => {
+      const row = [34, m.id, m.tasks.map((task) => writeEnded(JobId(0), task))];
+      if (m.next === undefined && m.refused === undefined) return row;
+      return [...row, m.next ?? null, ...(m.refused === undefined ? [] : [clipped(m.refused)])];
+    },
+    read: (row) => ({
+      type: "RESULTS",
+      id: count(row[1], "id"),
+      tasks: rows(row[2], "tasks", readEnded),
+      ...(absent(row[3]) ? {} : { next: count(row[3], "next") }),
+      ...(absent(row[4]) ? {} : { refused: text(row[4], "refused") }),
+    }),
   },
   RELAYED: {
     number: 33,

@@ -8,11 +8,12 @@
 import { type Options, Packr, Unpackr } from "msgpackr";
 import { badInput, badMessage, LaboroError } from "../../base/errors.js";
 import { unexpectedValue } from "../../model/input.js";
-import { LARGE_SUBMISSION } from "../../model/job-input.js";
+import { LARGE_SUBMISSION } from "../../model/job.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
 import type { MessageCodec, Row } from "./codec-fields.js";
+import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, VALUES_LIMIT } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
-import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
+import { readRequests, requestSize, writeRequest } from "./codec-requests.js";
 import { scan } from "./codec-scan.js";
 import { TO_WORKER } from "./codec-to-worker.js";
 import {
@@ -64,6 +65,14 @@ const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
   broker: byNumber({ ...TO_WORKER, ...TO_CLIENT }),
   brokerToWorker: byNumber(TO_WORKER),
   brokerToClient: byNumber(TO_CLIENT),
+};
+
+/** By sender: the message of which there may be many, so that its frames have a codec of their own. */
+const REQUEST_NUMBERS: Readonly<Partial<Record<Sender, number>>> = {
+  worker: FROM_WORKER.REPLY.number,
+  client: FROM_CLIENT.REQUEST.number,
+  brokerToWorker: TO_WORKER.CALL.number,
+  brokerToClient: TO_CLIENT.RESPONSE.number,
 };
 
 /** Messages with values that a caller of the SDK or of the HTTP API gave. All others hold what laboro itself made. */
@@ -118,28 +127,87 @@ function cannotSend({ type }: LinkMessage, cause: unknown): LaboroError {
   return new LaboroError(code, `${type} cannot be sent: ${text}`, { cause });
 }
 
-/** Encoded messages as one frame. */
-export function joinMessages(messages: readonly Uint8Array[]): Uint8Array {
-  const count = messages.length;
-  const head = count < 16 ? [0x90 | count] : count < 0x1_0000 ? [0xdc, count >> 8, count & 0xff] : undefined;
-  if (head === undefined) throw badInput(`${count} messages, a frame holds ${MESSAGES_LIMIT}`);
-  let size = head.length;
-  for (const bytes of messages) size += bytes.length;
-  const frame = Buffer.allocUnsafe(size);
-  frame.set(head);
-  let at = head.length;
-  for (const bytes of messages) {
-    frame.set(bytes, at);
-    at += bytes.length;
+/** Room for the head of the longest frame. */
+const HEAD_BYTES = 3;
+const SMALLEST_BUFFER = 256;
+const LARGEST_GUESS = 64 * 1024;
+
+/** Messages that become one frame. */
+export class FrameBuilder {
+  #buffer: Buffer | undefined;
+  #end = HEAD_BYTES;
+  #count = 0;
+  /** The size of the last frame: the next one may be as large. */
+  #guess = SMALLEST_BUFFER;
+
+  /** Bytes of the messages. */
+  get bytes(): number {
+    return this.#end - HEAD_BYTES;
   }
-  return frame;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Adds the message, after a call of `makeRoom` with its size. Throws what encodeMessage throws; then nothing is added. */
+  add(message: LinkMessage, makeRoom?: (bytes: number) => void): void {
+    const size = requestSize(message);
+    const encoded = size === 0 ? encodeMessage(message) : undefined;
+    const most = encoded?.length ?? size;
+    makeRoom?.(most);
+    const buffer = this.#withRoom(most);
+    if (encoded === undefined) {
+      this.#end = writeRequest(message, buffer, this.#end);
+    } else {
+      buffer.set(encoded, this.#end);
+      this.#end += encoded.length;
+    }
+    this.#count++;
+  }
+
+  #withRoom(bytes: number): Buffer {
+    const needed = this.#end + bytes;
+    const buffer = this.#buffer;
+    if (buffer !== undefined && needed <= buffer.length) return buffer;
+    const larger = Buffer.allocUnsafe(Math.max(needed, buffer === undefined ? this.#guess : 2 * buffer.length));
+    if (buffer !== undefined) larger.set(buffer.subarray(0, this.#end));
+    this.#buffer = larger;
+    return larger;
+  }
+
+  /** The frame. The builder is empty after it. */
+  take(): Uint8Array {
+    const count = this.#count;
+    if (count > MESSAGES_LIMIT) throw badInput(`${count} messages, a frame holds ${MESSAGES_LIMIT}`);
+    const buffer = this.#withRoom(0);
+    const end = this.#end;
+    const start = count < 16 ? HEAD_BYTES - 1 : 0;
+    if (count < 16) buffer[start] = 0x90 | count;
+    else buffer.set([0xdc, count >> 8, count & 0xff]);
+    this.#guess = Math.min(Math.max(end, SMALLEST_BUFFER), LARGEST_GUESS);
+    this.clear();
+    return buffer.subarray(start, end);
+  }
+
+  clear(): void {
+    this.#buffer = undefined;
+    this.#end = HEAD_BYTES;
+    this.#count = 0;
+  }
 }
 
-export const encodeFrame = (messages: readonly LinkMessage[]): Uint8Array => joinMessages(messages.map(encodeMessage));
+export function encodeFrame(messages: readonly LinkMessage[]): Uint8Array {
+  const frame = new FrameBuilder();
+  for (const message of messages) frame.add(message);
+  return frame.take();
+}
 
 /** Throws LABORO_BAD_MESSAGE for bytes that are no frame of this sender, and nothing else. */
 export function decodeFrame<From extends Sender>(bytes: Uint8Array, from: From, limit = FRAME_LIMIT): SentBy[From][] {
   if (bytes.length > limit) throw badMessage(`a frame of ${bytes.length} bytes, expected at most ${limit}`);
+  const requests = REQUEST_NUMBERS[from];
+  const found = requests === undefined ? undefined : readRequests(bytes, requests);
+  if (found !== undefined) return found as SentBy[From][];
   try {
     scan(bytes, FRAME_LIMITS);
     const large = from === "client" ? largeSubmission(bytes) : undefined;

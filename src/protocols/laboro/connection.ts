@@ -8,26 +8,23 @@
  * link, by a handler that threw, or by a peer that does not read. The close handshake of a WebSocket may take a while longer. Messages
  * of one frame are delivered as one batch.
  */
-import type { ServerOptions, WebSocket } from "ws";
+import { isUtf8 } from "node:buffer";
+import type { ServerOptions } from "ws";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
-import type { TracedConnection } from "../../base/traced-connections.js";
+import type { TracedConnection, TracedMessage } from "../../base/traced-connections.js";
 import type { Sender } from "./codec.js";
-import { isErrorCode } from "./codec-fields.js";
-import { FRAME_LIMIT } from "./codec-limits.js";
-import { describeMessage } from "./describe.js";
+import { FRAME_LIMIT, isErrorCode } from "./codec-fields.js";
 import { MemorySocket } from "./memory-transport.js";
 import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
-import { SocketTransport } from "./socket-transport.js";
+import { SocketTransport, type WebSocketLike } from "./socket-transport.js";
 import type { Transport, TransportEvents } from "./transport.js";
 
 /**
- * How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer the close frame
- * is dropped after a few seconds.
+ * How the broker uses `ws`. Compression would cost more than the bytes it saves; a peer that does not answer the close frame is dropped
+ * after a few seconds.
  */
-export const SOCKET_OPTIONS = { perMessageDeflate: false, maxPayload: FRAME_LIMIT, closeTimeout: 5_000 } as const;
-
 export const SERVER_OPTIONS = {
-  ...SOCKET_OPTIONS,
+  ...{ perMessageDeflate: false, maxPayload: FRAME_LIMIT, closeTimeout: 5_000 },
   noServer: true,
   handleProtocols: (offered: Set<string>) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
 } as const satisfies ServerOptions;
@@ -70,7 +67,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   #handler: LinkHandler<In>;
   #open = true;
 
-  constructor(socket: WebSocket | MemorySocket, options: ConnectionOptions, handler: LinkHandler<In>) {
+  constructor(socket: WebSocketLike | MemorySocket, options: ConnectionOptions, handler: LinkHandler<In>) {
     this.#options = options;
     this.#handler = handler;
     const events: TransportEvents = {
@@ -164,3 +161,36 @@ function errorNamedIn(text: string): { readonly error?: LaboroError } {
   const [code = "", ...rest] = text.split(": ");
   return isErrorCode(code) ? { error: new LaboroError(code, rest.join(": ")) } : {};
 }
+
+const MAX_TEXT = 200;
+const MAX_ITEMS = 20;
+const DEEPEST = 5;
+
+/** A message of the link in readable form: bytes as text where they are text, long values cut. */
+function describeMessage({ type, ...fields }: LinkMessage): TracedMessage {
+  const shown = "secret" in fields ? { ...fields, secret: "(hidden)" } : fields;
+  return { name: type, fields: readable(shown, 0) as TracedMessage["fields"] };
+}
+
+function readable(value: unknown, depth: number): unknown {
+  if (typeof value === "string") return cut(value);
+  if (typeof value === "number") return Math.round(value * 1000) / 1000;
+  if (value instanceof Uint8Array) return bytes(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (depth >= DEEPEST) return "…";
+  if (Array.isArray(value)) {
+    const shown = value.slice(0, MAX_ITEMS).map((one) => readable(one, depth + 1));
+    return value.length > MAX_ITEMS ? [...shown, `… ${value.length - MAX_ITEMS} more`] : shown;
+  }
+  const members = Object.entries(value).slice(0, MAX_ITEMS);
+  return Object.fromEntries(members.map(([name, one]) => [name, readable(one, depth + 1)]));
+}
+
+function bytes(value: Uint8Array): string {
+  const start = Buffer.from(value.buffer, value.byteOffset, Math.min(value.length, MAX_TEXT));
+  const text = isUtf8(start) ? start.toString() : start.toString("hex");
+  return value.length > MAX_TEXT ? `${text}… (${value.length} bytes)` : text;
+}
+
+const cut = (text: string): string =>
+  text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}… (${text.length} characters)` : text;

@@ -6,24 +6,17 @@
  * matter: a broker may be reached through a tunnel or by another address.
  */
 import { isIP } from "node:net";
-import { connect, type DetailedPeerCertificate } from "node:tls";
-import type { ClientOptions } from "ws";
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { type ConnectionOptions, connect, type DetailedPeerCertificate } from "node:tls";
+import { LaboroError } from "../../base/errors.js";
+import { normalizeFingerprint } from "./broker-address.js";
 
 /** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
 const caByFingerprint = new Map<string, string>();
 
-/** 64 hexadecimal digits, with colons between the pairs or without; undefined for anything else. */
-export function normalizeFingerprint(text: string): string | undefined {
-  const digits = text.replaceAll(":", "").toLowerCase();
-  return /^[0-9a-f]{64}$/.test(digits) ? digits : undefined;
-}
-
-/** How `ws` connects to a broker with this CA; undefined where `fetchCa` has not seen its certificate yet. */
-export function pinnedTlsOptions(fingerprint: string): ClientOptions | undefined {
+/** How to connect to a broker with this CA; undefined where `fetchCa` has not seen its certificate yet. */
+export function pinnedTlsOptions(fingerprint: string): ConnectionOptions | undefined {
   const ca = caByFingerprint.get(fingerprint);
-  // No error, that is to say: a falsy answer.
-  return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => false };
+  return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => undefined };
 }
 
 /** Finds the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
@@ -51,15 +44,6 @@ export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal): Pro
       socket.destroy();
     });
   });
-}
-
-/** A failed check of a certificate as an error with its code; undefined for any other failure. */
-export function certificateError(cause: unknown, broker: string): LaboroError | undefined {
-  if (cause instanceof LaboroError) return undefined;
-  const errno = errnoOf(cause) ?? "";
-  if (!/CERT|SIGNATURE|INVALID_CA|ISSUER/.test(errno)) return undefined;
-  const text = cause instanceof Error ? cause.message : errno;
-  return new LaboroError("LABORO_BAD_CERTIFICATE", `the certificate of ${broker} does not hold: ${text}`, { cause });
 }
 
 function chainOf(leaf: DetailedPeerCertificate): DetailedPeerCertificate[] {

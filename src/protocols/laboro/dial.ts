@@ -10,14 +10,15 @@
  * A connection counts as a success once a message of the broker has come on it: one that is closed right after opening
  * does not reset the delay.
  */
-import type { ClientOptions, WebSocket } from "ws";
+import type { Socket } from "node:net";
+import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
-import { type BrokerAddress, type InProcessBroker, isInProcess } from "./broker-address.js";
-import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
-import { isRefusal, refusalOf } from "./dial-refusal.js";
-import { certificateError, fetchCa, normalizeFingerprint, pinnedTlsOptions } from "./dial-tls.js";
+import { type BrokerAddress, type InProcessBroker, isInProcess, normalizeFingerprint } from "./broker-address.js";
+import { ClientWebSocket } from "./client-web-socket.js";
+import { type CloseReason, Connection, type LinkLog } from "./connection.js";
 import { MemorySocket } from "./memory-transport.js";
-import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
+import type { FromClient, FromWorker, ToClient, ToWorker } from "./messages.js";
+import { certificateError, isRefusal, openWebSocket } from "./web-socket-handshake.js";
 
 export const CONNECT_TIMEOUT = 5_000;
 /** An opened link without a message of the broker is given up after this time: no heartbeat watches it yet. */
@@ -57,8 +58,6 @@ export interface DialOptions<From extends DialerRole> {
   /** A refusal at this URL is as good as no answer: the others are tried. */
   readonly ignoreRefusal?: (url: BrokerAddress) => boolean;
   readonly log?: LinkLog;
-  /** For `ws`: certificates, an agent. */
-  readonly socketOptions?: ClientOptions;
   readonly connectTimeoutMs?: number;
   readonly firstMessageTimeoutMs?: number;
   readonly random?: () => number;
@@ -139,60 +138,60 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 
   #attemptAt(address: string): void {
-    const { token, socketOptions, caFingerprint = "", connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
-    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const aborter = new AbortController();
+    const { token, caFingerprint = "", connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
+    let aborter: AbortController | undefined;
     let broker = "the broker";
-    let socket: WebSocket | undefined;
+    let socket: Socket | undefined;
     let pending = true;
     const settle = (then: () => void): void => {
       if (!pending) return;
       pending = false;
       cancelDeadline();
-      aborter.abort();
       then();
+    };
+    const cancel = (): void => {
+      aborter?.abort();
+      socket?.destroy();
     };
     const giveUp = (error: LaboroError): void =>
       settle(() => {
-        socket?.terminate();
+        cancel();
         if (isRefusal(error)) this.#refused(error);
         else this.#failed(error);
       });
     const fail = (cause: unknown): void => giveUp(certificateError(cause, broker) ?? unreachable(broker, cause));
     const cancelDeadline = this.#setTimer(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
-    this.#cancelCurrent = () => settle(() => socket?.terminate());
+    this.#cancelCurrent = () => settle(cancel);
 
-    const connect = async (url: URL, tls: ClientOptions | undefined): Promise<void> => {
-      // Loaded here: a link within one process needs none of it.
-      const { WebSocket: Socket } = await import("ws");
-      if (!pending) return;
-      const opening = new Socket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, ...tls, headers });
-      socket = opening;
-      opening.on("error", fail);
-      opening.on("unexpected-response", (_request, response) => void refusalOf(response, broker).then(giveUp));
-      opening.on("upgrade", (response) => {
-        if (response.headers["sec-websocket-protocol"] !== SUBPROTOCOL) {
-          giveUp(new LaboroError("LABORO_VERSION", `${broker} does not speak ${SUBPROTOCOL}`));
-        }
-        opening.once("open", () => settle(() => this.#opened(opening, response.socket)));
+    const connect = (url: URL, tls?: TlsOptions): Promise<void> =>
+      openWebSocket(url, token, tls, {
+        onSocket: (opening) => {
+          socket = opening;
+          if (!pending) opening.destroy();
+        },
+        onOpen: (opened, transport) => settle(() => this.#opened(opened, transport)),
+        onFailed: fail,
       });
+    const connectPinned = async (url: URL, fingerprint: string): Promise<void> => {
+      // Loaded here: a link within one machine needs none of it.
+      const { fetchCa, pinnedTlsOptions } = await import("./dial-tls.js");
+      if (pinnedTlsOptions(fingerprint) === undefined) {
+        aborter = new AbortController();
+        await fetchCa(url, fingerprint, aborter.signal);
+      }
+      if (pending) await connect(url, pinnedTlsOptions(fingerprint));
     };
     try {
       const { url, fingerprint } = linkUrl(address, caFingerprint);
       broker = url.origin;
-      if (fingerprint === undefined || pinnedTlsOptions(fingerprint) !== undefined)
-        connect(url, pinnedTlsOptions(fingerprint ?? "")).catch(fail);
-      else
-        fetchCa(url, fingerprint, aborter.signal)
-          .then(() => connect(url, pinnedTlsOptions(fingerprint)))
-          .catch(fail);
+      (fingerprint === undefined ? connect(url) : connectPinned(url, fingerprint)).catch(fail);
     } catch (cause) {
       // On the next turn: the caller of dial() does not have its Dial yet.
       setImmediate(() => fail(cause));
     }
   }
 
-  #opened(socket: WebSocket | MemorySocket, transport?: { readonly bytesRead: number }): void {
+  #opened(socket: ClientWebSocket | MemorySocket, transport?: { readonly bytesRead: number }): void {
     const {
       from,
       log,
@@ -228,7 +227,11 @@ class Dialer<From extends DialerRole> implements Dial {
     const cancelDeadline = this.#setTimer(firstMessageTimeoutMs, () =>
       connection.close(1008, `the broker said nothing within ${firstMessageTimeoutMs} ms`),
     );
-    this.#cancelCurrent = (code, text) => connection.close(code, text);
+    this.#cancelCurrent = (code, text) => {
+      connection.close(code, text);
+      // A client closes when all it asked for was answered. What a worker sent last must arrive.
+      if (from === "client" && socket instanceof ClientWebSocket) socket.unref();
+    };
     onOpen(connection);
   }
 
@@ -279,10 +282,25 @@ function linkUrl(base: string, caFingerprint: string): { readonly url: URL; read
 
 const quoted = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
+/** Errors of a connection attempt where no broker is. */
+const ABSENCE: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "nothing listens there",
+  ENOTFOUND: "this host name is not known",
+  EAI_AGAIN: "this host name cannot be looked up now",
+  EHOSTUNREACH: "there is no route to this host",
+  ENETUNREACH: "there is no route to its network",
+  ETIMEDOUT: "no answer came",
+};
+
+/** Whether the attempt failed because nothing listens there. */
+export const isAbsent = ({ cause }: LaboroError): boolean => (errnoOf(cause) ?? "") in ABSENCE;
+
 function unreachable(broker: string, cause: unknown): LaboroError {
   if (cause instanceof LaboroError) return cause;
-  const reason = cause instanceof Error ? cause.message || errnoOf(cause) || "cannot connect" : String(cause);
-  return new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${reason}`, { cause });
+  const errno = errnoOf(cause) ?? "";
+  const reason =
+    ABSENCE[errno] ?? (cause instanceof Error ? cause.message || errno || "cannot connect" : String(cause));
+  return new LaboroError("LABORO_BROKER_UNREACHABLE", `no broker answers at ${broker}: ${reason}`, { cause });
 }
 
 const setSystemTimer: SetTimer = (ms, act) => {

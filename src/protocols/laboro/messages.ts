@@ -12,7 +12,7 @@ import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
-import type { JobProgress } from "../../model/progress.js";
+import type { EndedTask, JobProgress } from "../../model/progress.js";
 import type { Range, Ranges } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
 import type { RememberedStore } from "../../model/store.js";
@@ -84,7 +84,10 @@ export interface TaskOutput extends TaskRef {
   readonly bytes: Uint8Array;
 }
 
-export interface DoneTask extends TaskRef, Outcome {}
+export interface DoneTask extends TaskRef, Outcome {
+  /** Only to a client, for a value that is left out. */
+  readonly valueBytes?: number;
+}
 
 export interface Join {
   readonly type: "JOIN";
@@ -117,6 +120,17 @@ export type FromWorker =
   | { readonly type: "RETRACTED"; readonly tasks: readonly AttemptRange[] }
   /** Cancelled before they were started. One that ran comes back as DONE. */
   | { readonly type: "CANCELLED"; readonly tasks: readonly AttemptRange[] }
+  /** How far handlers are, as JSON. */
+  | { readonly type: "TASK_PROGRESS"; readonly tasks: readonly (TaskRef & { readonly value: string })[] }
+  /** A task of `job` asks for results of the job `of`. With `limit` 1 there is a value of any size. */
+  | {
+      readonly type: "GET_RESULTS";
+      readonly id: number;
+      readonly job: JobId;
+      readonly of: JobId;
+      readonly from: TaskIndex;
+      readonly limit?: 1 | undefined;
+    }
   | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   /** What the worker offers has changed. */
   | {
@@ -161,12 +175,16 @@ export interface JobRecipe {
   /** As in the job's spec. */
   readonly numbers?: Strides;
   readonly acceptedBy?: string | undefined;
+  /** For handlers: the job's key, and the jobs that it came after. */
+  readonly key?: string | undefined;
+  readonly after?: readonly JobId[] | undefined;
 }
 
 export type ToWorker =
   | Welcome
   | ({ readonly type: "RECIPE" } & JobRecipe)
-  | ({ readonly type: "TASKS"; readonly entries?: Entries } & AttemptRange)
+  /** `atOnce`: how many tasks of the job the worker may run at once from now on. */
+  | ({ readonly type: "TASKS"; readonly entries?: Entries; readonly atOnce?: number } & AttemptRange)
   /** Every DONE up to seq is recorded. */
   | { readonly type: "ACK"; readonly seq: number }
   | { readonly type: "CREDIT"; readonly bytes: number }
@@ -185,6 +203,14 @@ export type ToWorker =
       readonly service: string;
       readonly body: Uint8Array;
       readonly deadline: number;
+    }
+  /** The answer to GET_RESULTS: a page of results, or why there is none. */
+  | {
+      readonly type: "RESULTS";
+      readonly id: number;
+      readonly tasks: readonly EndedTask[];
+      readonly next?: TaskIndex | undefined;
+      readonly refused?: string | undefined;
     }
   /** The caller no longer waits. */
   | { readonly type: "CANCEL_CALL"; readonly id: number }

@@ -5,8 +5,8 @@
  * Messages become bytes when they are pushed: a bad one is refused to its sender, later changes to it do no harm, and the
  * number of waiting bytes is exact.
  */
-import { encodeMessage, joinMessages } from "./codec.js";
-import { MESSAGES_LIMIT } from "./codec-limits.js";
+import { FrameBuilder } from "./codec.js";
+import { MESSAGES_LIMIT } from "./codec-fields.js";
 import type { LinkMessage } from "./messages.js";
 
 export const FRAME_TARGET = 1024 * 1024;
@@ -20,8 +20,11 @@ export class Outbox {
     this.#scheduled = false;
     this.flush();
   };
-  #waiting: Uint8Array[] = [];
-  #bytes = 0;
+  readonly #makeRoom = (bytes: number): void => {
+    const { bytes: waiting, count } = this.#frame;
+    if (waiting + bytes > FRAME_TARGET || count === MESSAGES_LIMIT) this.flush();
+  };
+  readonly #frame = new FrameBuilder();
   #scheduled = false;
 
   constructor(transmit: (frame: Uint8Array) => void, schedule: Schedule = process.nextTick) {
@@ -31,30 +34,21 @@ export class Outbox {
 
   /** Bytes that wait for the next frame. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#frame.bytes;
   }
 
   push(message: LinkMessage): void {
-    const encoded = encodeMessage(message);
-    const full = this.#bytes + encoded.length > FRAME_TARGET || this.#waiting.length === MESSAGES_LIMIT;
-    if (full) this.flush();
-    if (!this.#scheduled) {
-      this.#scheduled = true;
-      this.#schedule(this.#endOfTurn);
-    }
-    this.#waiting.push(encoded);
-    this.#bytes += encoded.length;
+    this.#frame.add(message, this.#makeRoom);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.#schedule(this.#endOfTurn);
   }
 
   flush(): void {
-    if (this.#waiting.length === 0) return;
-    const frame = joinMessages(this.#waiting);
-    this.clear();
-    this.#transmit(frame);
+    if (this.#frame.count > 0) this.#transmit(this.#frame.take());
   }
 
   clear(): void {
-    this.#waiting = [];
-    this.#bytes = 0;
+    this.#frame.clear();
   }
 }

@@ -1,18 +1,27 @@
 /** Messages over a WebSocket: frames, their limits, the heartbeat. */
-import type { RawData, WebSocket } from "ws";
 import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/errors.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
 import type { ConnectionOptions } from "./connection.js";
-import { Heartbeat } from "./heartbeat.js";
 import type { LinkMessage } from "./messages.js";
 import { Outbox } from "./outbox.js";
 import type { Transport, TransportEvents } from "./transport.js";
+
+/** What is used of a WebSocket: of `ws` at the broker, of a ClientWebSocket at a worker or client. */
+export interface WebSocketLike {
+  readonly bufferedAmount: number;
+  send(data: Uint8Array): void;
+  close(code: number, reason: string): void;
+  terminate(): void;
+  on(event: "message", listener: (data: unknown, isBinary: boolean) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "close", listener: (code: number, reason: Buffer) => void): unknown;
+}
 
 /** Bytes that may wait for a peer that reads slowly. */
 export const BUFFER_LIMIT = 64 * 1024 * 1024;
 
 export class SocketTransport implements Transport {
-  readonly #socket: WebSocket;
+  readonly #socket: WebSocketLike;
   readonly #options: ConnectionOptions;
   readonly #events: TransportEvents;
   readonly #outbox = new Outbox((frame) => this.#transmit(frame));
@@ -23,7 +32,7 @@ export class SocketTransport implements Transport {
   #fault: Error | undefined;
   #released = false;
 
-  constructor(socket: WebSocket, options: ConnectionOptions, events: TransportEvents) {
+  constructor(socket: WebSocketLike, options: ConnectionOptions, events: TransportEvents) {
     this.#socket = socket;
     this.#options = options;
     this.#events = events;
@@ -84,7 +93,7 @@ export class SocketTransport implements Transport {
     this.#outbox.flush();
   }
 
-  #receive(data: RawData, isBinary: boolean): void {
+  #receive(data: unknown, isBinary: boolean): void {
     if (this.#released) return;
     this.#framesReceived++;
     let batch: readonly LinkMessage[];
@@ -97,7 +106,7 @@ export class SocketTransport implements Transport {
     this.#events.onBatch(batch, (data as Uint8Array).length);
   }
 
-  #decode(data: RawData, isBinary: boolean): SentBy[Sender][] {
+  #decode(data: unknown, isBinary: boolean): SentBy[Sender][] {
     if (!isBinary || !(data instanceof Uint8Array)) {
       throw badMessage("a text frame, expected binary ones");
     }
@@ -136,3 +145,69 @@ function cutToReason(text: string): string {
         .toString()
         .replace(/\ufffd+$/u, "");
 }
+
+export const MISSED_LIMIT = 3;
+const TICKS = 2;
+
+export interface HeartbeatOptions {
+  readonly sendBeat: () => void;
+  readonly onTimeout: () => void;
+  /** Counters that rise with what is sent and received, a HEARTBEAT included. */
+  readonly sent: () => number;
+  readonly received: () => number;
+  readonly timers?: Timers;
+}
+
+export interface Timers {
+  /** Calls `tick` every `ms` until the function that it returns is called. */
+  readonly every: (ms: number, tick: () => void) => () => void;
+}
+
+/**
+ * Keeps a link known to be alive: sends a HEARTBEAT when nothing else was sent for an interval, and calls `onTimeout`
+ * when nothing at all was received for three.
+ *
+ * It counts its own ticks, two an interval, and never reads the clock: a process that was stopped or busy for a
+ * minute finds one tick missed, not twenty, and does not give up a peer that was there all along.
+ */
+export class Heartbeat {
+  readonly #options: HeartbeatOptions;
+  #cancel: (() => void) | undefined;
+
+  constructor(options: HeartbeatOptions) {
+    this.#options = options;
+  }
+
+  start(intervalMs: number): void {
+    this.stop();
+    const { sendBeat, onTimeout, sent, received, timers = REAL_TIMERS } = this.#options;
+    let sentBefore = sent();
+    let receivedBefore = received();
+    let silent = 0;
+    this.#cancel = timers.every(intervalMs / TICKS, () => {
+      silent = received() === receivedBefore ? silent + 1 : 0;
+      receivedBefore = received();
+      if (silent >= MISSED_LIMIT * TICKS) {
+        this.stop();
+        onTimeout();
+        return;
+      }
+      const idle = sent() === sentBefore;
+      sentBefore = sent();
+      // The next tick sees the heartbeat itself as sent, so an idle link has one an interval.
+      if (idle) sendBeat();
+    });
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+}
+
+const REAL_TIMERS: Timers = {
+  every: (ms, tick) => {
+    const timer = setInterval(tick, ms);
+    return () => clearInterval(timer);
+  },
+};

@@ -5,9 +5,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { WorkerId } from "../../model/ids.js";
 
-/** Characters. A shorter secret could be guessed. */
-export const SHORTEST_SECRET = 32;
-
 export const newWorkerSecret = (): string => randomBytes(32).toString("base64url");
 
 /** 32 hexadecimal digits. Ids of the other protocols begin with a name and a colon. */

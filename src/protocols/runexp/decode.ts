@@ -1,11 +1,19 @@
 /**
- * `laboro decode runexp`: both directions of a capture in named messages. What a piece can be depends on the messages before it, so the
- * two directions are read together: an announced script or output is counted off the direction that sends it. `r>m` and `m>r` name the
- * directions; with other names, or none, each may hold messages of either side.
+ * `laboro decode runexp`: decodes both directions of a capture together, because one direction announces the size of
+ * data in the other. `r>m` and `m>r` name the directions; with other names, or none, each may contain messages of both
+ * sides.
  */
 import type { DecodedMessage, Decoder } from "../decoders.js";
-import { MessageReader } from "./message-reader.js";
-import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
+import {
+  type FromManager,
+  type FromRunner,
+  fieldsOf,
+  MessageReader,
+  type MessageType,
+  type RunexpMessage,
+} from "./messages.js";
+
+type Side = "runner" | "manager";
 
 const RUNNER: readonly FromRunner["type"][] = ["SALUTON", "KOMPRENAS", "JES", "PETO", "PRETA", "REZULTO", "FINO ANKAU"];
 const MANAGER: readonly FromManager["type"][] = [
@@ -18,23 +26,26 @@ const MANAGER: readonly FromManager["type"][] = [
   "PRETA",
   "RICEVIS",
 ];
+const EXPECTED: Readonly<Record<Side | "both", readonly MessageType[]>> = {
+  runner: RUNNER,
+  manager: MANAGER,
+  both: [...RUNNER, ...MANAGER],
+};
 
-/** As much of a script or output as is shown. */
+/** Bytes of a script or output that are shown. */
 const PREVIEW_BYTES = 200;
-
-type Side = "runner" | "manager";
 
 interface Direction {
   readonly reader: MessageReader;
-  readonly side: Side | undefined;
-  /** Of data that was announced and asked for. */
+  readonly side: Side | "both";
+  /** Bytes of data that was announced and requested. */
   dataLeft: number;
   data: Buffer[];
 }
 
 class RunexpDecoder implements Decoder {
   readonly #directions = new Map<string, Direction>();
-  /** What LABORO or REZULTO has announced, until the other side sends PRETA. */
+  /** By LABORO or REZULTO, until PRETA of the other side. */
   #announced: { readonly by: Side; readonly size: number } | undefined;
 
   push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[] {
@@ -59,11 +70,8 @@ class RunexpDecoder implements Decoder {
   #direction(name: string): Direction {
     const known = this.#directions.get(name);
     if (known !== undefined) return known;
-    const side = /^(r>m|runner|>|c2s)/.test(name)
-      ? "runner"
-      : /^(m>r|manager|<|s2c)/.test(name)
-        ? "manager"
-        : undefined;
+    const fromRunner = /^(r>m|runner|>|c2s)/.test(name);
+    const side = fromRunner ? "runner" : /^(m>r|manager|<|s2c)/.test(name) ? "manager" : "both";
     const made: Direction = { reader: new MessageReader(), side, dataLeft: 0, data: [] };
     this.#directions.set(name, made);
     return made;
@@ -79,9 +87,9 @@ class RunexpDecoder implements Decoder {
         if (one.dataLeft === 0) found.push(dataPreview(one.data.splice(0)));
         continue;
       }
-      // A capture has no clock: a message with a tail ends where its piece does.
+      // A capture has no clock: a message with a variable tail ends with its piece.
       one.reader.quietElapsed();
-      const taken = one.reader.take<MessageType>(expectedOf(one.side));
+      const taken = one.reader.take<MessageType>(EXPECTED[one.side]);
       if (taken.kind === "message") {
         found.push({ name: taken.message.type, fields: fieldsOf(taken.message) });
         this.#onMessage(taken.message, one);
@@ -102,15 +110,10 @@ class RunexpDecoder implements Decoder {
     if (message.type !== "PRETA" || announced === undefined) return;
     this.#announced = undefined;
     const others = [...this.#directions.values()].filter((one) => one !== from);
-    // Where both sides are in one stream, the data is in it too.
+    // If both sides are in one stream, the data is in it too.
     const sender = others.find(({ side }) => side === announced.by) ?? others[0] ?? from;
     sender.dataLeft = announced.size;
   }
-}
-
-function expectedOf(side: Side | undefined): readonly MessageType[] {
-  if (side === undefined) return [...RUNNER, ...MANAGER];
-  return side === "runner" ? RUNNER : MANAGER;
 }
 
 function dataPreview(pieces: readonly Buffer[]): DecodedMessage {

@@ -1,24 +1,19 @@
 /**
- * The messages of runexp 1.3. None has a terminator; the names and numbers in them are bytes, carried here as text with one
- * character a byte (latin1), so that a file name of any encoding comes back as it went.
+ * The messages of runexp 1.3. None has a terminator. Names are bytes, kept as text with one character per byte
+ * (latin1), so that a file name of any encoding comes back unchanged.
  */
-
 export const PROTOCOL_VERSION = "1.3";
-/** The group of those that name none. */
 export const DEFAULT_GROUP = "__defaulte__";
 export const DEFAULT_RUNEXP_PORT = 5433;
 
-/** What a host may be called. */
 export const HOST_PATTERN = /^[-_a-zA-Z0-9]+$/;
-/** What a group may be called. */
 export const GROUP_PATTERN = /^\S+$/;
 
 export type Status = "success" | "failure";
 
-/** Messages that are a word and nothing else. */
 type WordMessage<T> = T extends string ? { readonly type: T } : never;
 
-/** Its data follows when the other side has sent PRETA. */
+/** The data follows after PRETA of the other side. */
 interface DataMessage<T> {
   readonly type: T;
   readonly name: string;
@@ -42,7 +37,7 @@ export type NoJobReply = "FINO" | "ATENDI" | "ELIRI";
 export type RunexpMessage = FromRunner | FromManager;
 export type MessageType = RunexpMessage["type"];
 
-/** A message without its data may be so long; the name of a file can be 4,096 bytes. */
+/** Bytes of a message without its data; a file name can have 4,096. */
 export const MAX_MESSAGE = 8_192;
 
 export function encode(message: RunexpMessage): Buffer {
@@ -66,16 +61,16 @@ function textOf(message: RunexpMessage): string {
   }
 }
 
-/** How a message with a variable tail is recognised. */
-export interface VariableMessage {
+/** A message with a variable tail. */
+interface VariableMessage {
   readonly prefix: string;
-  /** What may follow so far: whether more of the same could still make it a message. */
+  /** Matches the tail so far if more bytes could complete it. */
   readonly partialPattern: RegExp;
-  /** The whole of it; the named groups are its fields. */
+  /** Matches the whole message; the named groups are its fields. */
   readonly pattern: RegExp;
 }
 
-/** Greedy from the end: a name may hold blanks, sizes and the word success. */
+/** Greedy: a name may contain blanks, sizes and the word success. */
 export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMessage>>> = {
   SALUTON: {
     prefix: "SALUTON; MI ",
@@ -96,27 +91,107 @@ export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMes
   },
 };
 
-/** Undefined where it is not whole. */
-export function parseVariable(
-  type: MessageType,
-  { pattern }: VariableMessage,
-  text: string,
-): RunexpMessage | undefined {
+/** Undefined if it is incomplete. */
+function parseVariable(type: MessageType, { pattern }: VariableMessage, text: string): RunexpMessage | undefined {
   const fields = pattern.exec(text)?.groups;
   if (fields === undefined) return undefined;
   const size = fields.size === undefined ? {} : { size: Number(fields.size) };
   return { type, ...fields, ...size } as RunexpMessage;
 }
 
-/** A message in readable form: names as text where they are UTF-8. */
+/** The fields in readable form. */
 export function fieldsOf(message: RunexpMessage): Record<string, unknown> {
   const { type: _, ...fields } = message;
   return "name" in fields ? { ...fields, name: displayName(fields.name) } : fields;
 }
 
-/** A name or path of bytes, for a person. */
+/** A name or path of bytes as text. */
 export const displayName = (name: string): string => bytesOf(name).toString();
-/** The same for the file system. */
+/** A name or path of bytes for the filesystem. */
 export const bytesOf = (name: string): Buffer => Buffer.from(name, "latin1");
-/** A name or path that a person gave, as bytes. */
+/** A name or path that a user gave, as text with one character per byte. */
 export const toLatin1 = (text: string): string => Buffer.from(text).toString("latin1");
+
+/** A message in several chunks is complete after this silence. */
+export const QUIET_MS = 20;
+
+export type ReadResult<M extends RunexpMessage = RunexpMessage> =
+  | { readonly kind: "message"; readonly message: M; readonly bytes: number }
+  | { readonly kind: "partial" }
+  /** It is a complete message if nothing arrives for QUIET_MS. */
+  | { readonly kind: "needs-quiet" }
+  /** None of the expected messages, whatever follows. */
+  | { readonly kind: "wrong"; readonly text: string };
+
+const PARTIAL: ReadResult<never> = { kind: "partial" };
+const NEEDS_QUIET: ReadResult<never> = { kind: "needs-quiet" };
+
+/**
+ * Splits one direction of a stream into messages, which have no delimiters. The caller says which messages are possible
+ * now. A fixed message is taken as soon as it is complete, data by its length. Nothing follows a message with a
+ * variable tail, because its sender waits for the answer. So it is taken
+ *
+ *   at once            if it arrived in one chunk and matches the grammar
+ *   after QUIET_MS     if it arrived in several chunks: another could still belong to it
+ *
+ * One case is ambiguous: a chunk that looks like a complete message and is not, `LABORO a .sh 1` and then `0`. There is
+ * no clock here: the caller calls `quietElapsed`.
+ */
+export class MessageReader {
+  #buffer: Buffer = Buffer.alloc(0);
+  /** Where the latest chunk begins; 0 if nothing older is left. */
+  #lastChunkStart = 0;
+  #quiet = false;
+
+  get length(): number {
+    return this.#buffer.length;
+  }
+
+  push(piece: Uint8Array): void {
+    this.#lastChunkStart = this.#buffer.length;
+    this.#buffer = this.#lastChunkStart === 0 ? Buffer.from(piece) : Buffer.concat([this.#buffer, piece]);
+    this.#quiet = false;
+  }
+
+  quietElapsed(): void {
+    this.#quiet = true;
+  }
+
+  take<T extends MessageType>(expected: readonly T[]): ReadResult<Extract<RunexpMessage, { type: T }>> {
+    type M = Extract<RunexpMessage, { type: T }>;
+    if (this.#buffer.length === 0) return PARTIAL;
+    const text = this.#buffer.toString("latin1", 0, MAX_MESSAGE + 1);
+    let possible: ReadResult<M> | undefined;
+    for (const type of expected) {
+      const tailed = VARIABLE_MESSAGES[type];
+      if (tailed === undefined) {
+        if (text.startsWith(type)) return this.#taken({ type } as unknown as M, type.length);
+        if (type.startsWith(text)) possible = PARTIAL;
+      } else if (tailed.prefix.startsWith(text)) {
+        possible = PARTIAL;
+      } else if (text.startsWith(tailed.prefix) && tailed.partialPattern.test(text.slice(tailed.prefix.length))) {
+        const message = text.length > MAX_MESSAGE ? undefined : (parseVariable(type, tailed, text) as M | undefined);
+        if (message === undefined) possible = text.length > MAX_MESSAGE ? undefined : PARTIAL;
+        else if (this.#lastChunkStart > 0 && !this.#quiet) possible = NEEDS_QUIET;
+        else return this.#taken(message, this.#buffer.length);
+      }
+    }
+    return possible ?? { kind: "wrong", text: JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text) };
+  }
+
+  takeData(most: number): Buffer {
+    const data = this.#buffer.subarray(0, most);
+    this.#skip(data.length);
+    return data;
+  }
+
+  #taken<M extends RunexpMessage>(message: M, bytes: number): ReadResult<M> {
+    this.#skip(bytes);
+    return { kind: "message", message, bytes };
+  }
+
+  #skip(bytes: number): void {
+    this.#buffer = this.#buffer.subarray(bytes);
+    this.#lastChunkStart = Math.max(0, this.#lastChunkStart - bytes);
+  }
+}

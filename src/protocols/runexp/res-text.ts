@@ -1,21 +1,20 @@
-/**
- * The text of a `.res` file: the runner's header before the output of the job, and the rule by which that output is a success.
- */
+/** The text of a `.res` file: the header, its dates, and the rule by which the output is a success. */
+import { execFileSync } from "node:child_process";
 import type { Status } from "./messages.js";
 
-export interface RunSummary {
+interface RunSummary {
   readonly name: string;
   readonly host: string;
   /** As it was started: `bash '/tmp/…/runexp_x.sh'`. */
   readonly command: string;
   readonly started: string;
   readonly ended: string;
-  /** As wait(2) gives it: 768 for an exit with 3. */
+  /** As wait(2) returns it: 768 for an exit with 3. */
   readonly waitStatus: number;
   readonly status: Status;
 }
 
-/** All of the text but the job's output, which follows it. One character a byte. */
+/** The text before the job's output. One character a byte. */
 export function writeResHeader({ name, host, command, started, ended, waitStatus, status }: RunSummary): string {
   return [
     `runexp summary: ${status}`,
@@ -31,18 +30,17 @@ export function writeResHeader({ name, host, command, started, ended, waitStatus
 }
 
 const OUTPUT_FOLLOWS = "Program output follows";
-/** A header is shorter than this: a few dates, a name and the path of a script. */
+/** Bytes of a header at most. */
 export const MAX_HEADER = 16_384;
 
-export interface ResHeader {
+interface ResHeader {
   /** Where the output begins. */
   readonly length: number;
   readonly waitStatus: number;
 }
 
 /**
- * The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. An empty line
- * follows the command of a `.m` job.
+ * The header of a text with one character per byte, if it is complete. A `.m` job has an empty line after the command.
  */
 export function readResHeader(text: string): ResHeader | undefined {
   const found =
@@ -52,20 +50,20 @@ export function readResHeader(text: string): ResHeader | undefined {
   return found === null ? undefined : { length: found[0].length, waitStatus: Number(found[1]) };
 }
 
-/** The status in the first line of a `.res` file, where a runner has written it. */
+/** The status in the first line of a `.res` file, if a runner wrote it. */
 export function summaryOf(firstLine: string): Status | undefined {
   const [, status] = /^runexp summary: (success|failure)/.exec(firstLine) ?? [];
   return status === "success" || status === "failure" ? status : undefined;
 }
 
-/** A line longer than this is judged in parts. */
+/** A longer line is scanned in parts… */
 const MAX_LINE = 65_536;
-/** Kept of a part, so that a tag is not cut in two. */
+/** …which overlap, so that no tag is split. */
 const OVERLAP = 256;
 
 /**
- * The last line of the output with `RES:` in it decides: it is a success unless it says `RES: failed`. No such line is a failure; the
- * exit status does not matter. Takes the output as it comes.
+ * The last line with `RES:` decides: it is a success unless it says `RES: failed`. Output without such a line is a
+ * failure. The exit status does not matter.
  */
 export class ResStatusReader {
   #line = "";
@@ -75,22 +73,23 @@ export class ResStatusReader {
 
   push(bytes: Uint8Array): void {
     const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
-    const lines = text.split("\n");
-    lines.forEach((part, at) => {
+    text.split("\n").forEach((part, at) => {
       if (at > 0) this.#endLine();
       this.#line += part;
-      if (this.#line.length > MAX_LINE) this.#scanPart();
+      if (this.#line.length <= MAX_LINE) return;
+      this.#scanLine();
+      this.#line = this.#line.slice(-OVERLAP);
     });
   }
 
   get status(): Status {
     this.#scanLine();
-    return this.#tagged ? (this.#failed ? "failure" : "success") : this.#status;
+    if (this.#tagged) return this.#failed ? "failure" : "success";
+    return this.#status;
   }
 
   #endLine(): void {
-    this.#scanLine();
-    if (this.#tagged) this.#status = this.#failed ? "failure" : "success";
+    this.#status = this.status;
     this.#line = "";
     this.#tagged = false;
     this.#failed = false;
@@ -101,19 +100,54 @@ export class ResStatusReader {
     this.#tagged = true;
     if (/RES:\s*failed/i.test(this.#line)) this.#failed = true;
   }
-
-  #scanPart(): void {
-    this.#scanLine();
-    this.#line = this.#line.slice(-OVERLAP);
-  }
 }
 
-/** By the same rule, for a whole output. */
+/** Of a whole output. */
 export function resStatusOf(output: Uint8Array): Status {
   const reader = new ResStatusReader();
   reader.push(output);
   return reader.status;
 }
 
-/** What wait(2) would say of a command that a shell has run, where a signal is an exit with 128 more than its number. */
+/** The status as wait(2) returns it. `exit` is as a shell reports it: 128 and the number for a signal. */
 export const toWaitStatus = (exit: number): number => exit * 256;
+
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/** By offset. Only date(1) knows the name of a time zone. */
+const zones = new Map<number, string>();
+
+const twoDigits = (number: number): string => String(number).padStart(2, "0");
+
+const clock = (at: Date): string =>
+  `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
+
+/** As date(1) writes it in the C locale: `Sun Nov 15 19:30:13 UTC 2026`. */
+export function longDate(ms: number): string {
+  const at = new Date(ms);
+  const day = String(at.getDate()).padStart(2, " ");
+  return `${DAYS[at.getDay()]} ${MONTHS[at.getMonth()]} ${day} ${clock(at)} ${zoneOf(at)} ${at.getFullYear()}`;
+}
+
+/** `Nov 15 19:30:13`, as the original programs begin their lines. */
+export function shortDate(ms: number): string {
+  const at = new Date(ms);
+  return `${MONTHS[at.getMonth()]} ${twoDigits(at.getDate())} ${clock(at)}`;
+}
+
+function zoneOf(at: Date): string {
+  const offset = at.getTimezoneOffset();
+  const zone = zones.get(offset) ?? zoneFromDateCommand(at);
+  zones.set(offset, zone);
+  return zone;
+}
+
+function zoneFromDateCommand(at: Date): string {
+  if (at.getTimezoneOffset() === 0 && (process.env.TZ ?? "UTC") === "UTC") return "UTC";
+  try {
+    return execFileSync("date", ["-d", `@${Math.floor(at.getTime() / 1000)}`, "+%Z"], { encoding: "latin1" }).trim();
+  } catch {
+    // Not GNU's date(1).
+    return "UTC";
+  }
+}

@@ -1,19 +1,17 @@
 /**
- * What both sides of a connection share: the messages that can come now are taken from the reader as long as the state changes. A call from
- * within a step returns at once and leaves the rest to the loop that runs already: a peer may send any number of messages at once, and the
- * stack must not grow with them.
+ * The base of both sides of a connection. It takes messages from the reader as long as the state changes. A nested call
+ * leaves the rest to the outer loop, so that the stack does not grow with the messages.
  */
-import { MessageReader, type ReadResult } from "./message-reader.js";
-import type { RunexpMessage } from "./messages.js";
+import { MessageReader, type ReadResult, type RunexpMessage } from "./messages.js";
 
-/** No state of the text: the peer has left, or what it sent was wrong. */
+/** Not a state of the specification: the peer has left, or it violated the protocol. */
 export interface Closed {
   readonly name: "closed";
 }
 
 export interface ReadCallbacks<Received extends RunexpMessage> {
   received(message: Received, bytes: number): void;
-  /** What came is no message that can come now: the connection is to be ended. Nothing follows. */
+  /** The peer sent something unexpected: close the connection. Nothing follows. */
   protocolError(reason: string): void;
   /** Call `quietElapsed` if nothing comes for QUIET_MS. */
   startQuietTimer(): void;
@@ -23,7 +21,7 @@ export abstract class StateMachine<State extends { readonly name: string }, Rece
   protected current: State | Closed;
   protected readonly reader = new MessageReader();
   readonly #callbacks: ReadCallbacks<Received>;
-  /** The other end, in the reason of an error. */
+  /** For the reason of an error. */
   readonly #peer: string;
   #running = false;
 
@@ -33,7 +31,7 @@ export abstract class StateMachine<State extends { readonly name: string }, Rece
     this.#peer = peer;
   }
 
-  /** Takes what has come as far as this state allows; each message may change it. */
+  /** Takes the next message that this state allows. */
   protected abstract step(state: State | Closed): void;
 
   get state(): State | Closed {
@@ -65,7 +63,7 @@ export abstract class StateMachine<State extends { readonly name: string }, Rece
     }
   }
 
-  /** The next message, which can only be one of these; undefined where it is not whole yet. */
+  /** The next message; undefined if it is not complete yet. */
   protected take<T extends Received["type"]>(expected: readonly T[]): Extract<Received, { type: T }> | undefined {
     const taken = this.reader.take(expected) as ReadResult<Extract<Received, { type: T }>>;
     if (taken.kind === "message") {
@@ -73,7 +71,7 @@ export abstract class StateMachine<State extends { readonly name: string }, Rece
       return taken.message;
     }
     if (taken.kind === "needs-quiet") this.#callbacks.startQuietTimer();
-    if (taken.kind === "wrong") this.fail(`${expected.join(" or ")} was expected, ${this.#peer} sent ${taken.text}`);
+    if (taken.kind === "wrong") this.fail(`expected ${expected.join(" or ")}, ${this.#peer} sent ${taken.text}`);
     return undefined;
   }
 

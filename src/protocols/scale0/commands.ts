@@ -2,7 +2,6 @@
 import { LaboroError } from "../../base/errors.js";
 import * as input from "../../model/input.js";
 import { type ConfigType, configTypeOf } from "./config-formats.js";
-import { JsonText } from "./json-text.js";
 
 export const DEFAULT_HEARTBEAT_MS = 2_000;
 
@@ -24,7 +23,7 @@ export type Command = (typeof COMMANDS)[number];
 
 export type Parameters = Readonly<Record<string, unknown>>;
 
-/** The two words for work; whoever used one is answered in it. */
+/** Two names for a request. A peer is answered with the one that it used. */
 export type WorkCommand = "WORKREQUEST" | "TASK";
 export const replyCommand = (word: WorkCommand): Command => (word === "TASK" ? "TASKREPLY" : "WORKREPLY");
 export const workCommandOf = (command: Command): WorkCommand => (command.startsWith("TASK") ? "TASK" : "WORKREQUEST");
@@ -45,14 +44,13 @@ export type DisconnectCode = keyof typeof DISCONNECT_CODES;
 export const disconnectText = (code: DisconnectCode, why?: string): string =>
   why === undefined ? DISCONNECT_CODES[code] : `${DISCONNECT_CODES[code]}: ${why}`;
 
-export type MessageId = string | number | JsonText;
-/** A message id under the name that the client has for it, as it gets it back. */
+type MessageId = string | number | JsonText;
+/** A message id under the name that the client used. */
 export type MessageIdParameter =
   | { readonly message_id: MessageId }
   | { readonly id: MessageId }
   | Readonly<Record<string, never>>;
 
-/** A broker to which a peer may go. */
 export interface BrokerUris {
   readonly identity: string;
   readonly worker_uri: string;
@@ -68,7 +66,7 @@ export interface ConnectRequest {
 
 const MAX_SERVICES = 1_000;
 const MAX_SLOTS = 10_000;
-/** Times are milliseconds; a peer that gives a longer one does not mean it. */
+/** One hour; longer times are reduced to it. */
 const MAX_MS = 3_600_000;
 const MAX_ID = 1_024;
 
@@ -84,26 +82,25 @@ export function readConnect(parameters: Parameters): ConnectRequest {
   };
 }
 
-/** A list, or names with commas between them. */
+/** A list, or text with commas. */
 export function readServices(value: unknown, what: string): readonly string[] {
-  const list = typeof value === "string" ? splitServices(value) : value;
+  const list =
+    typeof value === "string"
+      ? value
+          .split(",")
+          .map((name) => name.trim())
+          .filter(Boolean)
+      : value;
   return [...new Set(input.list(list, what, MAX_SERVICES, input.text))];
 }
 
-const splitServices = (text: string): string[] =>
-  text
-    .split(",")
-    .map((name) => name.trim())
-    .filter((name) => name !== "");
-
-/** What a worker that cannot reach its broker says of itself. */
 export interface NeedBroker {
   readonly identity: string | undefined;
   readonly services: readonly string[] | undefined;
   readonly preferredBroker: string | undefined;
 }
 
-/** Of workers and brokers; those of ZeroMQ are no longer. */
+/** As long as ZeroMQ's. */
 const MAX_IDENTITY = 255;
 
 export function readNeedBroker({ identity, services, preferred_broker }: Parameters): NeedBroker {
@@ -124,7 +121,7 @@ export interface Ping {
   readonly configVersion: string | undefined;
 }
 
-/** The text spells two names in its own way in places: both spellings are read. */
+/** The specification spells `config_version` in two ways. */
 export function readPing({ heartbeat_interval, time, config_version, configversion }: Parameters): Ping {
   return {
     heartbeatMs: input.optional(heartbeat_interval, "heartbeat_interval", (value, what) =>
@@ -141,19 +138,19 @@ function readVersion(value: unknown, what: string): string {
 }
 
 const IDENTIFIER_NAMES = ["work_request_identifier", "work_request_indentifier"] as const;
-/** What a peer gives back to the one that made it. */
+/** Values that are returned to a peer unchanged. */
 export const ID_NAMES = ["message_id", "id", ...IDENTIFIER_NAMES] as const;
 
-/** The identifier of a piece of work under the names that it came with. Where work is called TASK, that may be `id`. */
+/** The identifier of a request under the names that the peer used. With TASK that may be `id`. */
 export function readWorkIdentifier(parameters: Parameters): Parameters {
   const names = IDENTIFIER_NAMES.filter((name) => (parameters[name] ?? undefined) !== undefined);
   return Object.fromEntries((names.length === 0 ? ["id"] : names).map((name) => [name, parameters[name]]));
 }
 
-export interface WorkRequest {
+interface WorkRequest {
   readonly service: string;
   readonly timeoutMs: number;
-  /** Give it to another worker once, if the first is lost. */
+  /** Send it to another worker once, if the first is lost. */
   readonly retry: boolean;
 }
 
@@ -169,7 +166,7 @@ export function readWorkRequest({ service, timeout, retry }: Parameters): WorkRe
   };
 }
 
-/** Where work is called TASK, its id may be called `id`. */
+/** With TASK its name may be `id`. */
 export function readMessageId(command: Command, { message_id, id }: Parameters): MessageIdParameter {
   const given = message_id ?? undefined;
   if (given !== undefined) return { message_id: plainId(given, "message_id") };
@@ -182,7 +179,7 @@ function plainId(value: unknown, what: string): MessageId {
   throw input.unexpectedValue(what, `a number or text of up to ${MAX_ID} characters`, value);
 }
 
-/** The brokers of a CHANGEBROKER. Entries that are none are left out. */
+/** The brokers of a CHANGEBROKER. Malformed entries are left out. */
 export function readBrokers(value: unknown): BrokerUris[] {
   if (!Array.isArray(value)) return [];
   return value.flatMap((one: unknown) => {
@@ -193,7 +190,7 @@ export function readBrokers(value: unknown): BrokerUris[] {
   });
 }
 
-/** What a broker said with DISCONNECTERROR, as an error. */
+/** A DISCONNECTERROR as an error. */
 export function disconnectError({ code, message }: Parameters): LaboroError & { readonly status: number } {
   const status = typeof code === "number" ? code : 0;
   const text = typeof message === "string" ? message : "the broker gave no reason";
@@ -211,3 +208,48 @@ const ERRORS: Readonly<Record<number, LaboroError["code"]>> = {
   503: "LABORO_QUEUE_FULL",
   504: "LABORO_DEADLINE",
 };
+
+/** A value as its JSON text, so that a number keeps all its digits. */
+export class JsonText {
+  constructor(readonly text: string) {}
+
+  toString(): string {
+    return this.text;
+  }
+
+  /** For traces only. Messages are written by `stringifyObject`. */
+  toJSON(): string {
+    return this.text;
+  }
+}
+
+export function stringifyObject(object: Readonly<Record<string, unknown>>): string {
+  if (!Object.values(object).some((value) => value instanceof JsonText)) return JSON.stringify(object);
+  const members = Object.entries(object)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => [JSON.stringify(name), value instanceof JsonText ? value.text : JSON.stringify(value)]);
+  return `{${members.map((member) => member.join(":")).join(",")}}`;
+}
+
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+
+/** A member of a JSON object, as it is written there. The object must be valid. */
+export function memberText(json: string, name: string): JsonText | undefined {
+  let depth = 0;
+  let key: string | undefined;
+  let before = "";
+  let start: number | undefined;
+  let found: JsonText | undefined;
+  for (const { 0: token, index } of json.matchAll(TOKEN)) {
+    if (depth === 1 && before === ":") start = index;
+    if (token === "{" || token === "[") depth++;
+    else if (token === "}" || token === "]") depth--;
+    else if (depth === 1 && (before === "{" || before === ",")) key = String(JSON.parse(token));
+    if (depth === 1 && start !== undefined) {
+      if (key === name) found = new JsonText(json.slice(start, index + token.length));
+      start = undefined;
+    }
+    before = token;
+  }
+  return found;
+}

@@ -1,24 +1,23 @@
 /**
- * A message of Scale0 is several frames: the command, a JSON object with its parameters, and any number of frames that only the two
- * ends interpret. A REQ socket puts an envelope before it and wants the same before the answer: an empty frame, and
- * before that a number of four bytes where it is set to match answers to requests.
+ * A message of Scale0 is several frames: the command, a JSON object with the parameters, and body frames that only the
+ * two ends read. A REQ socket puts an envelope before it and needs the same before the answer: an empty frame, and
+ * before that a number of four bytes if it matches answers to requests.
  */
 import { badMessage } from "../../base/errors.js";
-import { COMMANDS, type Command, ID_NAMES, type Parameters } from "./commands.js";
-import { memberText, stringifyObject } from "./json-text.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
+import { COMMANDS, type Command, ID_NAMES, memberText, type Parameters, stringifyObject } from "./commands.js";
 
 export interface Message {
   readonly command: Command;
   readonly parameters: Parameters;
   readonly body: readonly Uint8Array[];
-  /** There were no frames for the body: it stood among the parameters. */
+  /** The body came among the parameters, not in frames. */
   readonly inline?: true;
 }
 
 /** Of a REQ socket; empty for any other. */
 export type Envelope = readonly Uint8Array[];
 
-/** What came in, whatever it is. */
 export type ReceivedFrames =
   | ({ readonly kind: "message"; readonly envelope: Envelope } & Message)
   /** Of the prototype: a word and one value as text. */
@@ -26,8 +25,8 @@ export type ReceivedFrames =
   | { readonly kind: "unknown"; readonly envelope: Envelope; readonly command: string }
   | { readonly kind: "malformed"; readonly envelope: Envelope; readonly why: string };
 
-export const PROTOTYPE_WORDS = ["READY", "PING", "PONG", "HEARTBEAT"] as const;
-export type PrototypeWord = (typeof PROTOTYPE_WORDS)[number];
+const PROTOTYPE_WORDS = ["READY", "PING", "PONG", "HEARTBEAT"] as const;
+type PrototypeWord = (typeof PROTOTYPE_WORDS)[number];
 
 /** Bytes of the parameters; a CONFIG repeats the config in them. */
 const PARAMETER_BYTES = 1024 * 1024;
@@ -53,21 +52,13 @@ export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
   if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
   const parameters = objectIn(value);
   if (parameters === undefined) return malformed(`the parameters of ${word} are no JSON object`);
-  const message = {
-    kind: "message",
-    envelope,
-    command: known,
-    parameters: withExactIds(parameters, value),
-    body,
-  } as const;
-  return body.length === 0 && isWork(known) && isGiven(parameters.body)
-    ? { ...message, body: [Buffer.from(asText(parameters.body))], inline: true }
-    : message;
+  const exact = withExactIds(parameters, value);
+  const message = { kind: "message", envelope, command: known, parameters: exact, body } as const;
+  const inline = body.length === 0 && /^(?:WORK|TASK)/.test(known) ? (parameters.body ?? undefined) : undefined;
+  if (inline === undefined) return message;
+  const text = typeof inline === "string" ? inline : JSON.stringify(inline);
+  return { ...message, body: [Buffer.from(text)], inline: true };
 }
-
-const isWork = (command: Command): boolean => /^(?:WORK|TASK)/.test(command);
-const isGiven = (value: unknown): boolean => value !== undefined && value !== null;
-const asText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
 
 export function writeFrames({ command, parameters, body }: Message, envelope: Envelope = []): Uint8Array[] {
   return [...envelope, Buffer.from(command), Buffer.from(stringifyObject(parameters)), ...body];
@@ -77,13 +68,22 @@ function envelopeOf([first, second, third]: readonly Uint8Array[]): Envelope {
   if (first === undefined || second === undefined) return [];
   if (first.length === 0) return DELIMITER;
   const numbered = first.length === NUMBER_BYTES && second.length === 0 && third !== undefined;
-  // A copy: what it was cut from may be large.
+  // A copy, because the frame is a view into a larger chunk.
   return numbered && !isWord(textOf(first)) ? [Buffer.from(first), ...DELIMITER] : [];
 }
 
 const isWord = (text: string): boolean => [...COMMANDS, ...PROTOTYPE_WORDS].some((word) => word === text);
 
-/** For the side that connects: anything but a message is a fault of the other end. */
+/** The code and reason for frames that are not a message. */
+export const faultOf = (received: Exclude<ReceivedFrames, Message>): readonly [400 | 501, string] => {
+  if (received.kind === "malformed") return [400, received.why];
+  return [
+    501,
+    received.kind === "unknown" ? JSON.stringify(received.command) : `${received.word} goes to the worker port`,
+  ];
+};
+
+/** For workers and clients: anything but a message is a fault of the broker. */
 export function readMessage(frames: readonly Uint8Array[]): Message {
   const received = readFrames(frames);
   if (received.kind === "message") return received.command === "CONFIG" ? withVersionText(received, frames) : received;
@@ -94,7 +94,7 @@ export function readMessage(frames: readonly Uint8Array[]): Message {
   throw badMessage(`the broker sent something that is not Scale0: ${why}`);
 }
 
-/** Ids are given back as they came. A number of more digits than JavaScript keeps stays text. */
+/** Ids are returned unchanged: a number with more digits than JavaScript keeps stays text. */
 function withExactIds(parameters: Parameters, json: string): Parameters {
   const inexact = ID_NAMES.filter((name) => {
     const value = parameters[name];
@@ -104,7 +104,7 @@ function withExactIds(parameters: Parameters, json: string): Parameters {
   return { ...parameters, ...Object.fromEntries(inexact.map((name) => [name, memberText(json, name)])) };
 }
 
-/** A worker gives the version back as it got it, whatever it is. */
+/** A worker returns the version as it got it. */
 function withVersionText(message: Message & { readonly envelope: Envelope }, frames: readonly Uint8Array[]): Message {
   const json = textOf(frames[message.envelope.length + 1] ?? new Uint8Array(0));
   const config_version = memberText(json, "config_version") ?? memberText(json, "configversion");
@@ -122,14 +122,84 @@ function objectIn(text: string): Parameters | undefined {
     const value: unknown = JSON.parse(text);
     return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Parameters) : undefined;
   } catch {
-    // No JSON, or nested deeper than anyone means it.
     return undefined;
   }
 }
 
-/** What the later notes call it. */
+/** The word of the later notes. */
 const COMMAND_ALIASES: Readonly<Record<string, Command>> = { ERROR: "DISCONNECTERROR" };
 
-/** For an end that knows of one body only. */
+/** As one body. */
 export const joined = (body: readonly Uint8Array[]): Uint8Array =>
   body.length === 1 && body[0] !== undefined ? body[0] : Buffer.concat(body);
+
+// Readable form, for traces of connections and `laboro decode scale0`
+
+/** Printable text, else hexadecimal. */
+export function describeIdentity(identity: Buffer): string {
+  const text = identity.toString();
+  const plain =
+    /^[\p{L}\p{N}\p{P}\p{S} ]+$/u.test(text) && Buffer.from(text).equals(identity) && !text.startsWith("0x");
+  return plain ? text : `0x${identity.toString("hex")}`;
+}
+
+const MAX_TEXT = 200;
+
+function describeBody(frame: Uint8Array): string {
+  const bytes = Buffer.from(frame.subarray(0, MAX_TEXT));
+  const text = bytes.toString();
+  const shown = /^[\p{L}\p{N}\p{P}\p{S}\s]*$/u.test(text) ? text : `0x${bytes.toString("hex")}`;
+  return frame.length > MAX_TEXT ? `${shown}…` : shown;
+}
+
+const shortened = ([name, value]: readonly [string, unknown]): readonly [string, unknown] => [
+  name,
+  typeof value === "string" && value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT)}…` : value,
+];
+
+export const describeMessage = ({ command, parameters, body }: Message): DecodedMessage => ({
+  name: command,
+  fields: {
+    ...Object.fromEntries(Object.entries(parameters).map(shortened)),
+    ...(body.length === 0 ? {} : { body: body.map(describeBody) }),
+  },
+});
+
+export function describeFrames(frames: ReceivedFrames): DecodedMessage {
+  if (frames.kind === "message") return describeMessage(frames);
+  if (frames.kind === "prototype") return { name: frames.word, fields: { value: printable(frames.value) } };
+  return frames.kind === "unknown"
+    ? { name: frames.command, fields: { unknown: true } }
+    : { name: "?", fields: { malformed: frames.why } };
+}
+
+/** With or without ZeroMQ's routing frame in front. */
+export const decoder = (): Decoder => ({ push: (_direction, frames) => [decoded(frames)], end: () => [] });
+
+function decoded(frames: readonly Uint8Array[]): DecodedMessage {
+  const plain = described(frames);
+  if (plain.note === undefined || frames.length < 2) return plain;
+  const [identity = new Uint8Array(0), ...rest] = frames;
+  const routed = described(rest);
+  if (routed.note !== undefined) return published(frames) ?? greeting(frames) ?? plain;
+  return { ...routed, fields: { peer: describeIdentity(Buffer.from(identity)), ...routed.fields } };
+}
+
+function described(frames: readonly Uint8Array[]): DecodedMessage {
+  const received = readFrames(frames);
+  const { name, fields } = describeFrames(received);
+  if (received.kind === "malformed") return { name, fields: {}, note: received.why };
+  return received.kind === "unknown" ? { name, fields: {}, note: "unknown command" } : { name, fields };
+}
+
+/** The broker's answer to a worker that listens itself. */
+const greeting = ([word, value]: readonly Uint8Array[]): DecodedMessage | undefined =>
+  Buffer.from(word ?? "").toString() === "OK" && value?.length === 0 ? { name: "OK", fields: {} } : undefined;
+
+/** A publication of the prototype's broker: a worker's id, a word, and maybe a value. */
+function published([topic, word, value]: readonly Uint8Array[]): DecodedMessage | undefined {
+  const name = Buffer.from(word ?? "").toString();
+  if (topic === undefined || (name !== "OK" && name !== "HEARTBEAT")) return undefined;
+  const peer = describeIdentity(Buffer.from(topic));
+  return { name, fields: value === undefined ? { peer } : { peer, value: Buffer.from(value).toString() } };
+}

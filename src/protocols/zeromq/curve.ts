@@ -1,6 +1,6 @@
 /**
- * Sockets with CURVE, by the `zeromq` package. The package takes one send at a time, so sends go one after the other. A ROUTER is
- * `mandatory` and does not wait: a send to a peer that is gone fails at once, and that is how it is noticed.
+ * Sockets with CURVE, by the `zeromq` package. The package takes one send at a time. A ROUTER is `mandatory` and does
+ * not wait: a send to a disconnected peer fails at once, and that is how a disconnect is noticed.
  */
 import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Router as ZmqRouter } from "zeromq";
 import { inUrl } from "../../base/addresses.js";
@@ -24,21 +24,21 @@ import {
   type RouterListener,
   type RouterOptions,
 } from "./types.js";
-import { messageSize } from "./zmtp-frames.js";
+import { messageSize } from "./zmtp-codec.js";
 
-/** Messages that wait for the package, for all peers together. */
+/** Messages that wait for the package, for all peers. */
 const MAX_WAITING = 100_000;
 /** Whole messages that ZeroMQ reads ahead from a peer. */
 const RECEIVED_AHEAD = 16;
-/** When, after a connection was lost, all peers are probed to find whose it was. */
+/** When all peers are probed after a connection was lost, to find whose it was. */
 const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
 const ZAP_ENDPOINT = "inproc://zeromq.zap.01";
 
 type CurveBindOptions<Options extends BindOptions> = Options & { readonly curve: CurveServer };
-/** Called for each peer that may come in, with its identity where it gave one. */
+/** Called for each peer that may connect, with its identity if it gave one. */
 type Admitted = (identity: Buffer, address: string) => void;
 
-/** Binds the socket that `open` makes, with a ZAP handler that lets in the known keys only. */
+/** Binds the socket that `open` creates, with a ZAP handler that admits only the known keys. */
 async function bind<Socket extends ZmqRouter | ZmqPublisher>(
   options: CurveBindOptions<BindOptions>,
   open: (common: object) => Socket,
@@ -70,7 +70,7 @@ async function bind<Socket extends ZmqRouter | ZmqPublisher>(
   return { socket, url: `tcp://${inUrl(host)}:${port}`, port, close };
 }
 
-/** Answers what ZeroMQ asks, inside this process, for every connection of a CURVE server (RFC 27). One a context. */
+/** ZeroMQ asks it, inside this process, about every connection to a CURVE server (RFC 27). One a context. */
 async function openZapHandler(
   context: Context,
   { curve, onPeerError = () => {} }: CurveBindOptions<BindOptions>,
@@ -87,7 +87,7 @@ async function openZapHandler(
       const good = fits && allowed.has(key);
       const place = address?.toString() ?? "unknown";
       if (good) admitted(identity ?? Buffer.alloc(0), place);
-      else onPeerError(place, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`);
+      else onPeerError(place, "LABORO_BAD_TOKEN", `the CURVE key ${key} is unknown: add it to the known keys`);
       const status = good ? ["200", "OK", key, ""] : ["400", "this key is not known here", "", ""];
       await socket.send([asker ?? "", "", "1.0", id ?? "", ...status]);
     }
@@ -127,7 +127,7 @@ export async function openCurveRouter(
   let probeTimers: NodeJS.Timeout[] = [];
   socket.events.on("disconnect", () => {
     for (const timer of probeTimers) clearTimeout(timer);
-    // The event may come before the socket itself knows, and many at a time.
+    // The event may come before the socket itself knows, and often.
     probeTimers = LOST_PEER_PROBE_DELAYS_MS.map((ms) => setTimeout(() => listener.unknownPeerLeft?.(), ms));
   });
   socket.events.on("handshake:error:protocol", ({ error }) =>
@@ -153,7 +153,7 @@ export async function openCurveRouter(
       try {
         await socket.send([peer.identity, ...(frames as Uint8Array[])]);
       } catch (cause) {
-        // EHOSTUNREACH: it is gone. EAGAIN: its queue is full, and the message is lost, as with any ROUTER.
+        // EHOSTUNREACH: it is disconnected. EAGAIN: its queue is full, and the message is lost, as with any ROUTER.
         if (errnoOf(cause) === "EHOSTUNREACH") leave(peer);
       }
     }

@@ -1,6 +1,6 @@
 /**
- * The ZeroMQ sockets of laboro. Sockets are plain TypeScript (zmtp-*.ts); those with CURVE keys are of the `zeromq` package (curve.ts), an
- * optional peer dependency that is loaded only then.
+ * The ZeroMQ sockets of laboro. They are plain TypeScript (zmtp-*.ts). Those with CURVE keys use the `zeromq` package
+ * (curve.ts), an optional peer dependency that is loaded only then.
  */
 import { isCurveKey } from "../../base/curve-key.js";
 import { badInput, LaboroError } from "../../base/errors.js";
@@ -14,9 +14,8 @@ import type {
   RouterListener,
   RouterOptions,
 } from "./types.js";
+import { openZmtpPublisher, openZmtpRouter } from "./zmtp-bound-sockets.js";
 import { ZmtpDealer } from "./zmtp-dealer.js";
-import { openZmtpPublisher } from "./zmtp-publisher.js";
-import { openZmtpRouter } from "./zmtp-router.js";
 
 export * from "./types.js";
 export { parseTcpUrl } from "./zmtp-dealer.js";
@@ -35,7 +34,7 @@ export async function openPublisher(options: BindOptions): Promise<Publisher> {
   return openCurvePublisher({ ...options, curve });
 }
 
-/** It connects by itself, and again whenever it must: `opened` says when. */
+/** Connects and reconnects by itself: see `opened`. */
 export async function openDealer(options: ConnectOptions, listener: DealerListener): Promise<Dealer> {
   const { curve } = options;
   if (curve === undefined) return new ZmtpDealer(options, listener);
@@ -44,12 +43,10 @@ export async function openDealer(options: ConnectOptions, listener: DealerListen
 }
 
 async function loadCurve(...keys: readonly string[]) {
-  if (!keys.every(isCurveKey)) {
-    throw badInput("a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
-  }
+  if (!keys.every(isCurveKey)) throw badInput("a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
   return import("./curve.js").catch((cause: unknown) => {
     const why = cause instanceof Error ? cause.message.split("\n")[0] : String(cause);
-    const text = `CURVE needs the package zeromq beside laboro, npm install zeromq: ${why}`;
+    const text = `CURVE needs the package zeromq, run npm install zeromq: ${why}`;
     throw new LaboroError("LABORO_PACKAGE_MISSING", text, { cause });
   });
 }

@@ -1,15 +1,15 @@
-/** The ZeroMQ sockets that laboro uses. index.ts decides whether a socket is plain TypeScript or one of the `zeromq` package. */
+/** The ZeroMQ sockets that laboro uses, whether they are plain TypeScript or of the `zeromq` package. */
 import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { ErrorCode } from "../../base/errors.js";
 
 export interface Limits {
-  /** Frames of one message; one with more is dropped. */
+  /** Of one message. A message with more is dropped. */
   readonly frames: number;
-  /** Bytes of one message; one with more is dropped, and a peer that sends 16 times as many is cut off. With CURVE, one that sends more. */
+  /** Of one message. One with more is dropped. A peer that sends 16 times as many, with CURVE more, is disconnected. */
   readonly messageBytes: number;
-  /** Bytes on their way to one peer; what comes on top is dropped. */
+  /** Queued for one peer. Further messages are dropped. */
   readonly queueBytes: number;
-  /** Bytes on their way to all peers of a bound socket, and of messages that have not come whole; the peer with the most is cut off. */
+  /** Queued for all peers, and of incomplete messages from them. Above it the peer with the most is disconnected. */
   readonly bufferedBytesInAll: number;
   readonly peers: number;
 }
@@ -22,14 +22,14 @@ export const DEFAULT_LIMITS: Limits = {
   peers: 20_000,
 };
 
-/** Three of these without a byte from a peer that could have answered, and its connection is over. */
+/** A peer that answers PING is disconnected after three of these without a byte from it. */
 export const DEFAULT_HEARTBEAT_MS = 5_000;
 
 /** Keys as ZeroMQ writes them: 40 characters of Z85. */
 export interface CurveServer {
   readonly publicKey: string;
   readonly secretKey: string;
-  /** Public keys of those that may come in. */
+  /** Public keys of the clients that may connect. */
   readonly known: readonly string[];
 }
 
@@ -41,25 +41,25 @@ export interface CurveClient {
 
 export interface BindOptions {
   readonly host: string;
-  /** 0 takes any free one. */
+  /** 0: any free one. */
   readonly port: number;
   readonly curve?: CurveServer | undefined;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
-  /** Counts and bounds the connections; not those with CURVE, which ZeroMQ accepts itself. */
+  /** Limits the connections. Not with CURVE, where ZeroMQ accepts them itself. */
   readonly guard?: ListenerGuard;
-  /** A peer that misbehaves, by its address; may be called often. */
+  /** May be called often. */
   readonly onPeerError?: (address: string, code: ErrorCode, why: string) => void;
 }
 
-/** A peer that is connected. Another connection with the same identity is another peer, and the first has left. */
+/** A connected peer. A new connection with the same identity is another peer. */
 export interface Peer {
   readonly identity: Buffer;
-  /** The identity as text, one character a byte: for maps, and for `send`. */
+  /** The identity as text, one character per byte. */
   readonly key: string;
-  /** Its address without the port; `unknown` where ZeroMQ does not report it. */
+  /** Without the port. `unknown` where ZeroMQ does not report it. */
   readonly address: string;
-  /** REQ, DEALER or ROUTER; empty where ZeroMQ does not report it. */
+  /** REQ, DEALER or ROUTER. Empty if ZeroMQ does not report it. */
   readonly socketType: string;
 }
 
@@ -68,37 +68,37 @@ export const keyOf = (identity: Uint8Array): string =>
 
 export interface RouterOptions extends BindOptions {
   /**
-   * By which name a ROUTER among the peers is to know this one. It is asked for each peer, with the peer's identity and the address that it
-   * reached, as `tcp://HOST:PORT`; with CURVE once, with an empty identity and the address that is bound.
+   * The identity of this socket, for peers that are ROUTERs. Called for each peer with its identity and the address
+   * that it reached, as `tcp://HOST:PORT`. With CURVE called once, with an empty identity and the bound address.
    */
   readonly identity?: (peer: Buffer, localUrl: string) => string;
 }
 
 export interface RouterListener {
   message(peer: Peer, frames: readonly Buffer[]): void;
-  /** A message over a limit was dropped: its first frames, and which limit. Not with CURVE. */
+  /** A message over a limit was dropped, with its first frames. Not with CURVE. */
   dropped?(peer: Peer, head: readonly Buffer[], why: string): void;
-  /** Before its first message. With CURVE it is the first message that makes a peer known. */
+  /** With CURVE a peer joins with its first message. */
   joined?(peer: Peer): void;
-  /** Its connection is over, or another peer came with its identity. With CURVE it is noticed when something is sent to it. */
+  /** It disconnected, or another peer took its identity. With CURVE that is noticed when a message is sent to it. */
   left?(peer: Peer): void;
-  /** With CURVE: a connection is over, and ZeroMQ does not say whose. A message to each peer shows which one it was. */
+  /** With CURVE: a peer disconnected, and ZeroMQ does not say which. A message to each peer shows it. */
   unknownPeerLeft?(): void;
 }
 
 export interface Router {
   readonly url: string;
   readonly port: number;
-  /** Never waits. False where there is no such peer, or where too much is on its way to it already. */
+  /** Never waits. False if there is no such peer, or too much is queued for it. */
   send(key: string, frames: readonly Uint8Array[]): boolean;
-  /** What was sent before is given a moment to leave. */
+  /** Queued messages have a moment to leave. */
   close(): Promise<void>;
 }
 
 export interface Publisher {
   readonly url: string;
   readonly port: number;
-  /** To all that have subscribed to a prefix of the first frame. */
+  /** To all peers that have subscribed to a prefix of the first frame. */
   publish(frames: readonly Uint8Array[]): void;
   close(): Promise<void>;
 }
@@ -106,25 +106,25 @@ export interface Publisher {
 export interface ConnectOptions {
   /** tcp://HOST:PORT */
   readonly url: string;
-  /** An automatic one if absent. */
+  /** Automatic by default. */
   readonly identity?: string | undefined;
   readonly curve?: CurveClient | undefined;
   readonly heartbeatMs?: number;
-  /** The wait before it connects again: so long at first, doubled up to `reconnectMaxMs`. */
+  /** The first wait before it reconnects. Doubles up to `reconnectMaxMs`. */
   readonly reconnectMs?: number | undefined;
   readonly reconnectMaxMs?: number | undefined;
 }
 
 export interface DealerListener {
   message(frames: readonly Buffer[]): void;
-  /** The other end is there: for the first time, or again. */
+  /** Connected, for the first time or again. */
   opened?(): void;
-  /** It is gone or never was; it is tried again by itself. Said once for each loss. */
+  /** Disconnected, or not reachable. Called once for each loss. */
   closed?(why: string): void;
 }
 
 export interface Dealer {
-  /** Never waits. False where nobody is at the other end, or too much is on its way already. */
+  /** Never waits. False if it is not connected, or too much is queued. */
   send(frames: readonly Uint8Array[]): boolean;
   close(): Promise<void>;
 }

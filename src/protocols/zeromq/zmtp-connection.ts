@@ -1,34 +1,39 @@
 /**
  * One end of a ZMTP 3 connection over TCP, with the mechanism NULL (RFC 23, 37).
  *
- *   greeting    both have sent their 64 bytes or are about to
- *   handshake   READY both ways
- *   open        messages, and PING where nothing was received for a while
+ *   greeting    waits for the 64 bytes of the peer
+ *   handshake   waits for READY
+ *   open        messages, and PING when nothing was received for a while
  *   failing     the peer broke the rules; what it sends is ignored
- *   closed      whatever the reason; reported once
+ *   closed      reported once
  *
- * The bound side sends its READY only after the peer's READY: then it knows the peer's identity and can choose its own identity for it.
+ * The bound side sends its READY after the peer's READY: then it knows the peer, and can choose its own identity for
+ * it.
  */
 import type { Socket } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Limits } from "./types.js";
 import {
+  encodeCommand,
   encodeGreeting,
+  FrameReader,
   GREETING_SIZE,
+  type Incoming,
   MECHANISM,
   makeCommand,
   makeError,
   makeProperties,
+  messageSize,
   PING,
   pongTo,
   readCommand,
   readError,
   readGreeting,
   readProperties,
-} from "./zmtp-commands.js";
-import { encodeCommand, FrameReader, type Incoming, zmtpError } from "./zmtp-frames.js";
-import { WriteBuffer } from "./zmtp-write-buffer.js";
+  writeMessage,
+  zmtpError,
+} from "./zmtp-codec.js";
 
 export interface ZmtpConnectionOptions {
   readonly socketType: string;
@@ -44,17 +49,18 @@ export interface ConnectionListener {
   message(frames: readonly Buffer[]): void;
   /** A message over a limit, with its first frames. */
   dropped?(head: readonly Buffer[], why: string): void;
-  /** One that is not the connection's own business: SUBSCRIBE, CANCEL. */
+  /** SUBSCRIBE and CANCEL. */
   command?(name: string, body: Buffer): void;
-  /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
+  /** The peer broke a rule. Unless `closed` follows, only that message is lost. */
   protocolError(fault: LaboroError): void;
   closed(why: string): void;
-  /** Called with each piece while more is buffered for this connection than for most. */
+  /** Called with each chunk or message while more than a megabyte is buffered. */
   muchBuffered?(): void;
 }
 
 const MUCH_BUFFERED = 1024 * 1024;
-
+/** More queued bytes than this are written before the end of the turn. */
+const FLUSH_BYTES = 1024 * 1024;
 const HANDSHAKE_MS = 10_000;
 const MISSED_LIMIT = 3;
 const KEEP_ALIVE_MS = 10_000;
@@ -64,12 +70,14 @@ export class ZmtpConnection {
   readonly #options: ZmtpConnectionOptions;
   readonly #listener: ConnectionListener;
   readonly #reader: FrameReader;
-  readonly #outgoing: WriteBuffer;
+  /** Messages, and bytes of encoded ones. Those of one turn of the event loop are written together. */
+  #queue: (readonly Uint8Array[] | Buffer)[] = [];
+  #queuedBytes = 0;
+  #flushScheduled = false;
   readonly #handshakeTimer: NodeJS.Timeout;
-  readonly #take = (incoming: Incoming): void => this.#onIncoming(incoming);
   #state: "greeting" | "handshake" | "open" | "failing" | "closed" = "greeting";
   #greeting: Buffer = Buffer.alloc(0);
-  /** The peer answers PING: it says that it speaks 3.1, or has sent one itself. */
+  /** The peer speaks 3.1, or has sent a PING itself. */
   #answersPing = false;
   #receivedSinceBeat = false;
   #silentBeats = 0;
@@ -82,7 +90,6 @@ export class ZmtpConnection {
     this.#options = options;
     this.#listener = listener;
     this.#reader = new FrameReader(options.limits);
-    this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes);
     this.#handshakeTimer = setTimeout(() => {
       this.#fail(zmtpError("the handshake took too long"));
       socket.destroy();
@@ -97,28 +104,60 @@ export class ZmtpConnection {
     socket.write(encodeGreeting());
   }
 
-  /** Of messages under way, and of one that has not come whole. */
+  /** Of messages to the peer, and of an incomplete one from it. */
   get bufferedBytes(): number {
-    return this.#outgoing.bytes + this.#reader.partialBytes;
+    return this.#outgoingBytes + this.#reader.partialBytes;
+  }
+
+  get #outgoingBytes(): number {
+    return this.#queuedBytes + this.#socket.writableLength;
   }
 
   get open(): boolean {
     return this.#state === "open";
   }
 
-  /** False where too much is on its way already, or it is not open. Messages of one turn leave together. */
+  /** False if it is not open, or too much is queued already. */
   send(frames: readonly Uint8Array[]): boolean {
-    if (this.#state !== "open" || !this.#outgoing.pushMessage(frames)) return false;
+    if (!this.#push(frames, messageSize(frames))) return false;
     this.#checkBuffered();
     return true;
   }
 
-  /** The same for a message, or a command, that is in its bytes already. */
+  /** The same for an encoded message or command. */
   sendBytes(bytes: Buffer): boolean {
-    return this.#state === "open" && this.#outgoing.pushBytes(bytes);
+    return this.#push(bytes, bytes.length);
   }
 
-  /** Called once a heartbeat interval by whoever has the timer. */
+  #push(what: readonly Uint8Array[] | Buffer, size: number): boolean {
+    if (this.#state !== "open" || this.#outgoingBytes + size > this.#options.limits.queueBytes) return false;
+    this.#queue.push(what);
+    this.#queuedBytes += size;
+    if (this.#queuedBytes > FLUSH_BYTES) this.#flush();
+    else if (!this.#flushScheduled) {
+      this.#flushScheduled = true;
+      process.nextTick(() => {
+        this.#flushScheduled = false;
+        this.#flush();
+      });
+    }
+    return true;
+  }
+
+  #flush(): void {
+    if (this.#queuedBytes === 0) return;
+    const bytes = Buffer.allocUnsafe(this.#queuedBytes);
+    let at = 0;
+    for (const one of this.#queue) {
+      if (one instanceof Uint8Array) at += one.copy(bytes, at);
+      else at = writeMessage(bytes, at, one);
+    }
+    this.#queue = [];
+    this.#queuedBytes = 0;
+    this.#socket.write(bytes);
+  }
+
+  /** To be called once a heartbeat interval. */
   beat(): void {
     if (this.#state !== "open") return;
     this.#silentBeats = this.#receivedSinceBeat ? 0 : this.#silentBeats + 1;
@@ -131,7 +170,7 @@ export class ZmtpConnection {
     this.sendBytes(encodeCommand(PING));
   }
 
-  /** Whether the peer answers a PING. One that does not know PING counts as alive until its connection is lost. */
+  /** Whether the peer answers a PING. One that does not know PING is alive until its connection is lost. */
   isAlive(withinMs: number): Promise<boolean> {
     if (this.#state !== "open" || !this.#answersPing) return Promise.resolve(this.#state === "open");
     return new Promise((resolve) => {
@@ -155,9 +194,9 @@ export class ZmtpConnection {
     this.#socket.resume();
   }
 
-  /** What is queued leaves first. */
+  /** Queued messages leave first. */
   end(): void {
-    this.#outgoing.flush();
+    this.#flush();
     this.#socket.end();
   }
 
@@ -172,7 +211,7 @@ export class ZmtpConnection {
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
-      else this.#reader.push(chunk, this.#take);
+      else this.#reader.push(chunk, this.#onIncoming);
       this.#checkBuffered();
     } catch (cause) {
       this.#fail(asLaboroError(cause));
@@ -191,17 +230,17 @@ export class ZmtpConnection {
       return;
     }
     if (greeting.mechanism !== MECHANISM) {
-      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, where ${MECHANISM} is spoken`;
+      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, expected ${MECHANISM}`;
       throw new LaboroError("LABORO_BAD_TOKEN", why);
     }
     this.#answersPing = greeting.minor >= 1;
     this.#greeting = Buffer.alloc(0);
     this.#state = "handshake";
     if (!this.#options.bound) this.#command(this.#ready(Buffer.alloc(0)));
-    if (bytes.length > GREETING_SIZE) this.#reader.push(bytes.subarray(GREETING_SIZE), this.#take);
+    if (bytes.length > GREETING_SIZE) this.#reader.push(bytes.subarray(GREETING_SIZE), this.#onIncoming);
   }
 
-  #onIncoming(incoming: Incoming): void {
+  readonly #onIncoming = (incoming: Incoming): void => {
     if (this.#state === "closed" || this.#state === "failing") return;
     if (incoming.kind === "command") {
       this.#onCommand(incoming.body);
@@ -213,12 +252,12 @@ export class ZmtpConnection {
       this.#listener.protocolError(zmtpError(`${incoming.why} was dropped`));
       this.#listener.dropped?.(incoming.head, incoming.why);
     }
-  }
+  };
 
   #onCommand(frame: Buffer): void {
     const { name, body } = readCommand(frame);
     if (name === "ERROR") {
-      throw new LaboroError("LABORO_BAD_TOKEN", `the other end refuses: ${readError(body)}`);
+      throw new LaboroError("LABORO_BAD_TOKEN", `the peer refused the connection: ${readError(body)}`);
     }
     if (this.#state === "handshake") {
       if (name !== "READY") throw zmtpError(`${JSON.stringify(name)} where READY is expected`);
@@ -235,11 +274,13 @@ export class ZmtpConnection {
     const read = readProperties(properties);
     const socketType = read.get("socket-type")?.toString("latin1") ?? "";
     if (!this.#options.accepts.includes(socketType)) {
-      this.#refuse(zmtpError(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#options.socketType}`));
+      const fault = zmtpError(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#options.socketType}`);
+      this.#command(makeError(fault.message));
+      throw fault;
     }
     const given = read.get("identity") ?? Buffer.alloc(0);
     if (given.length > 255) throw zmtpError("an identity of more than 255 bytes");
-    // The bytes are a part of what was received with them; an identity is kept for long.
+    // A copy: the bytes are a view into a chunk, and an identity is kept for long.
     const identity = Buffer.from(given);
     if (this.#options.bound) this.#command(this.#ready(identity));
     this.#state = "open";
@@ -249,24 +290,13 @@ export class ZmtpConnection {
 
   #ready(peer: Buffer): Buffer {
     const { socketType, identity } = this.#options;
-    return makeCommand(
-      "READY",
-      makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, this.#localUrl()) }),
-    );
-  }
-
-  /** This end, as the other would write it. */
-  #localUrl(): string {
     const { localAddress = "", localPort = 0 } = this.#socket;
-    return `tcp://${inUrl(localAddress.replace(/^::ffff:(?=\d+\.)/, ""))}:${localPort}`;
+    const localUrl = `tcp://${inUrl(localAddress.replace(/^::ffff:(?=\d+\.)/, ""))}:${localPort}`;
+    const properties = { "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, localUrl) };
+    return makeCommand("READY", makeProperties(properties));
   }
 
-  #refuse(fault: LaboroError): never {
-    this.#command(makeError(fault.message));
-    throw fault;
-  }
-
-  /** Of the handshake: not before its turn, and not counted. */
+  /** Of the handshake: written at once. */
   #command(body: Buffer): void {
     this.#socket.write(encodeCommand(body));
   }
@@ -278,7 +308,7 @@ export class ZmtpConnection {
       this.#why = fault.message;
       this.#listener.protocolError(fault);
     }
-    // What was said to refuse a handshake may still leave; its time is limited.
+    // The ERROR of a refused handshake may still leave. Its time is limited.
     if (before === "greeting" || before === "handshake") this.#socket.destroySoon();
     else this.#socket.destroy();
   }
@@ -287,7 +317,8 @@ export class ZmtpConnection {
     if (this.#state === "closed") return;
     this.#state = "closed";
     clearTimeout(this.#handshakeTimer);
-    this.#outgoing.clear();
+    this.#queue = [];
+    this.#queuedBytes = 0;
     for (const settle of this.#livenessChecks) settle(false);
     this.#listener.closed(this.#why);
   }

@@ -1,10 +1,10 @@
 /**
- * A DEALER socket in plain TypeScript: it connects, and connects again by itself.
+ * A DEALER socket in plain TypeScript: it connects, and reconnects by itself.
  *
- *   connecting   a socket is being opened, or the handshake goes on
+ *   connecting   opens a socket, then the handshake
  *   open         messages flow
- *   waiting      the connection was lost or refused; the next try is due
- *   closed       for good
+ *   waiting      the connection was lost or refused; a timer starts the next try
+ *   closed       by `close`
  */
 import { connect } from "node:net";
 import { badInput } from "../../base/errors.js";
@@ -30,7 +30,7 @@ export class ZmtpDealer implements Dealer {
   #connection: ZmtpConnection | undefined;
   #tries = 0;
   #reconnectTimer: NodeJS.Timeout | undefined;
-  /** The loss has been reported, and the connection has not been open since. */
+  /** Each loss is reported once. */
   #lossReported = false;
   #ended: (() => void) | undefined;
 
@@ -68,7 +68,7 @@ export class ZmtpDealer implements Dealer {
     const { identity = "" } = this.#options;
     const socket = connect(this.#address);
     let fault: string | undefined;
-    const connection: ZmtpConnection = new ZmtpConnection(
+    this.#connection = new ZmtpConnection(
       socket,
       {
         socketType: "DEALER",
@@ -94,7 +94,6 @@ export class ZmtpDealer implements Dealer {
         closed: (why) => this.#lost(fault ?? why),
       },
     );
-    this.#connection = connection;
   }
 
   #lost(why: string): void {
@@ -107,7 +106,7 @@ export class ZmtpDealer implements Dealer {
     const { reconnectMs = RECONNECT_MS, reconnectMaxMs = RECONNECT_MAX_MS } = this.#options;
     const wait = Math.min(reconnectMs * 2 ** this.#tries, reconnectMaxMs);
     this.#tries = Math.min(this.#tries + 1, 30);
-    // Not all at the same moment, after a server was started again.
+    // After a restart of the server not all reconnect at the same moment.
     this.#reconnectTimer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 4));
     if (this.#lossReported) return;
     this.#lossReported = true;
@@ -115,12 +114,9 @@ export class ZmtpDealer implements Dealer {
   }
 }
 
-/** HOST and PORT of tcp://HOST:PORT; `*` and names of interfaces are for those that bind. */
 export function parseTcpUrl(url: string): { readonly host: string; readonly port: number } {
   const [, v6, name, port] = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(url) ?? [];
   const host = v6 ?? name;
-  if (host === undefined || Number(port) > 65_535) {
-    throw badInput(`expected tcp://HOST:PORT, got ${url}`);
-  }
+  if (host === undefined || Number(port) > 65_535) throw badInput(`expected tcp://HOST:PORT, got ${url}`);
   return { host, port: Number(port) };
 }

@@ -1,10 +1,10 @@
 /**
  * The changes of other brokers are found by polling: rows carry the transaction that last changed them, and changes that one poll could
- * not see yet are found by the next. NOTIFY triggers a poll, once for many changes; its payload are the numbers of removed jobs.
+ * not see yet are found by the next. NOTIFY triggers a poll, once for many changes; its payload are the numbers of removed jobs, and whether limits may have room again.
  */
 import { JobId } from "../../model/ids.js";
 import type { Epoch } from "../../model/store.js";
-import type { Group } from "../../model/store-group.js";
+import { type Group, SCHEDULE_BUCKET } from "../../model/store-group.js";
 import type { Client, Connections } from "./connections.js";
 
 export type HintListener = Parameters<Group["listen"]>[0];
@@ -13,10 +13,17 @@ export type HintListener = Parameters<Group["listen"]>[0];
 export const CHANGES = `
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS seen, c.job, c.bucket, c.changed
 FROM (SELECT 1) AS one LEFT JOIN (
-  SELECT id AS job, NULL AS bucket, changed_xid::text AS changed FROM laboro.job WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
+  SELECT job, NULL AS bucket, changed_xid::text AS changed FROM laboro.job_state WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
   UNION ALL
-  SELECT NULL, bucket, max(changed_xid)::text FROM laboro.key_value WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint GROUP BY bucket) AS c ON true`;
+  SELECT NULL, bucket, max(changed_xid)::text FROM laboro.key_value WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint GROUP BY bucket
+  UNION ALL
+  SELECT NULL, '${SCHEDULE_BUCKET}', max(changed_xid)::text FROM laboro.schedule WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
+  HAVING count(*) > 0) AS c ON true`;
 const CHANNEL = "laboro";
+/** Of laboro.submit. */
+const SUBMIT_CHANNEL = "laboro_submit";
+/** In the payload: limits may have room again. */
+const LIMITS = "limits";
 const NOTIFY = "SELECT pg_notify('laboro', $1::text)";
 /** Changes within this time are notified once: transactions with a NOTIFY wait for each other. */
 const NOTIFY_DELAY_MS = 20;
@@ -42,6 +49,7 @@ export class ChangeFeed {
   #polling = false;
   #pollAgain = false;
   #removed: JobId[] = [];
+  #limits = false;
   #notifyTimer: NodeJS.Timeout | undefined;
   #stopped = false;
 
@@ -57,26 +65,32 @@ export class ChangeFeed {
     if (this.#listenClient !== undefined) return;
     this.#listenClient = this.#connections.client(1);
     const poll = (): void => void this.#poll();
-    const onNotify = (removed: string): void => {
-      for (const job of removed.split(" ").filter(Boolean)) listener({ job: JobId(Number(job)) });
+    const onNotify = (payload: string): void => {
+      for (const word of payload.split(" ").filter(Boolean))
+        listener(word === LIMITS ? { limits: true } : { job: JobId(Number(word)) });
       poll();
     };
     // The client listens again by itself when its connection comes back, and polls for what it missed.
-    this.#listenClient
-      .listen(CHANNEL, onNotify, poll)
-      .catch((cause: unknown) => this.#log(`not listening for changes: ${cause}`));
+    const submitted = (): void => listener({ submitted: true });
+    Promise.all([
+      this.#listenClient.listen(CHANNEL, onNotify, poll),
+      this.#listenClient.listen(SUBMIT_CHANNEL, submitted, submitted),
+    ]).catch((cause: unknown) => this.#log(`not listening for changes: ${cause}`));
   }
 
   /** This broker has changed something that concerns others. */
-  notify(removed: readonly JobId[] = []): void {
+  notify(removed: readonly JobId[] = [], limits = false): void {
     if (this.#stopped) return;
     this.#removed.push(...removed);
+    this.#limits ||= limits;
     this.#notifyTimer ??= setTimeout(() => {
       this.#notifyTimer = undefined;
       const gone = this.#removed.splice(0).slice(0, MAX_REMOVED).join(" ");
+      const payload = this.#limits ? `${LIMITS} ${gone}` : gone;
+      this.#limits = false;
       // A removed job that is not in the payload is found by brokers that compare all jobs.
       this.#connections
-        .read(NOTIFY, [gone])
+        .read(NOTIFY, [payload])
         .catch((cause: unknown) => this.#log(`other brokers were not notified of a change: ${cause}`));
     }, NOTIFY_DELAY_MS);
   }

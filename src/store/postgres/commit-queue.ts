@@ -125,6 +125,7 @@ class CommitAttempt<T> {
   readonly work: TransactionWork<T>;
   separately = false;
   unconfirmed: UnconfirmedCommit<T> | undefined;
+  #committed = false;
 
   constructor(work: TransactionWork<T>) {
     this.work = work;
@@ -147,7 +148,7 @@ class CommitAttempt<T> {
       if (this.unconfirmed !== undefined && isAlreadyCommitted(cause)) return this.unconfirmed.answer;
       throw cause;
     } finally {
-      await pipeline.end();
+      await pipeline.end(this.#committed);
     }
   }
 
@@ -169,6 +170,7 @@ class CommitAttempt<T> {
     this.unconfirmed = { answer };
     try {
       await client.unsafe(COMMIT).execute();
+      this.#committed = true;
     } catch (cause) {
       if (!isUnconfirmed(cause)) this.unconfirmed = undefined;
       throw cause;
@@ -196,12 +198,15 @@ class Pipeline implements Session {
     return this.#track(send<Row>(this.#client, statement, values));
   }
 
-  /** Waits for all answers before the connection is used for anything else. */
-  async end(): Promise<void> {
+  /**
+   * Waits for all answers before the connection is used for anything else, and ends its transaction: after a commit the empty one that
+   * was chained to it, which the server's statistics would count as a failure if it were rolled back.
+   */
+  async end(committed: boolean): Promise<void> {
     this.#ended = true;
     await Promise.allSettled(this.#sent);
-    const rollback = this.#client.unsafe("ROLLBACK").execute();
-    rollback.catch(() => {});
+    const ended = this.#client.unsafe(committed ? "COMMIT" : "ROLLBACK").execute();
+    ended.catch(() => {});
   }
 
   #track<P extends Promise<unknown>>(sent: P): P {

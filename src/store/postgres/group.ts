@@ -6,12 +6,15 @@
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
+import type { LimitUse } from "../../model/limit.js";
 import type { ClaimedRange, Epoch } from "../../model/store.js";
-import type { Group, JobSummary, Member } from "../../model/store-group.js";
+import type { Group, JobSummary, Member, Submissions } from "../../model/store-group.js";
 import { numberArray, validText } from "./arrays.js";
+import { NEXT_JOBS } from "./assigned-numbers.js";
 import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";
 import type { Connections, Session } from "./connections.js";
+import { readLimitUse } from "./limit-rows.js";
 import { totalsOf } from "./operations/end-jobs.js";
 import { type ReleasedRange, releaseStatement } from "./operations/release.js";
 import { dueAt, OWN_EPOCH } from "./statements.js";
@@ -29,17 +32,18 @@ SELECT b.epoch, b.info, extract(epoch FROM b.started)::float8 * 1000 AS started,
   NOT b.dead AND b.lease_ends_at > clock_timestamp() AS alive
 FROM laboro.broker b WHERE NOT b.dead OR ${HAS_CLAIMS} ORDER BY b.epoch`;
 
-/** What a lease would grant: tasks beyond the cursor, or released ones that are due. */
+/** $1 this broker. What a lease would grant: tasks beyond the cursor, or released ones that are due. */
 export const JOB_SUMMARIES = `
-SELECT j.id AS job, j.changed_xid::text AS "changeMark", t.succeeded, t.failed, t.cancelled,
+SELECT j.id AS job, s.changed_xid::text AS "changeMark", s.changed_by = $1::bigint AS "ownChanges", t.succeeded, t.failed, t.cancelled,
   j.cursor < j.count OR EXISTS (
     SELECT 1 FROM laboro.task_range p
-    WHERE p.job = j.id AND p.epoch IS NULL AND ${dueAt("p.not_before", "extract(epoch FROM clock_timestamp()) * 1000")}) AS "mayLease"
-FROM laboro.job j, LATERAL (
+    WHERE p.job = j.id AND p.epoch IS NULL AND ${dueAt("extract(epoch FROM clock_timestamp()) * 1000")}) AS "mayLease"
+FROM laboro.job_state s JOIN laboro.job j ON j.id = s.job, LATERAL (
   SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed, coalesce(sum(cancelled), 0)::int AS cancelled
   FROM laboro.job_counters WHERE job = j.id) AS t
-WHERE j.ended_at IS NULL ORDER BY j.id`;
+WHERE s.ended_at IS NULL AND s.not_before IS NULL ORDER BY s.job`;
 
+const CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 * 1000 AS now";
 export const LAST_JOB = "SELECT coalesce(pg_sequence_last_value('laboro.job_number'), 0) AS id";
 
 /** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
@@ -73,12 +77,20 @@ const HELD_OF = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range 
 const LEAVE = `UPDATE laboro.broker SET dead = true, lease_ends_at = clock_timestamp() WHERE epoch = ${OWN_EPOCH}`;
 
 export class PostgresGroup implements Group {
+  readonly submissions: Submissions;
   readonly #connections: Connections;
   readonly #commits: CommitQueue;
   readonly #changes: ChangeFeed;
   readonly #epoch: Epoch;
 
-  constructor(connections: Connections, commits: CommitQueue, changes: ChangeFeed, epoch: Epoch) {
+  constructor(
+    connections: Connections,
+    commits: CommitQueue,
+    changes: ChangeFeed,
+    submissions: Submissions,
+    epoch: Epoch,
+  ) {
+    this.submissions = submissions;
     this.#connections = connections;
     this.#commits = commits;
     this.#changes = changes;
@@ -107,7 +119,7 @@ export class PostgresGroup implements Group {
         return { epochs: deadWithClaims.map(({ epoch }) => epoch), changed: dead.length > 0 };
       }),
     );
-    if (changed) this.#changes.notify();
+    if (changed) this.#changes.notify([], true);
     return epochs;
   }
 
@@ -120,14 +132,30 @@ export class PostgresGroup implements Group {
     );
   }
 
+  limitUse(names: readonly string[]): Promise<readonly LimitUse[]> {
+    return readLimitUse({ send: (statement, values) => this.#connections.read(statement, values) }, names);
+  }
+
+  async jobNumbers(count: number): Promise<readonly JobId[]> {
+    const rows = await this.#connections.read<{ id: JobId }>(NEXT_JOBS, [count]);
+    return rows.map(({ id }) => id);
+  }
+
+  async clock(): Promise<number> {
+    const [row] = await this.#connections.read<{ now: number }>(CLOCK);
+    return row?.now ?? Number.NaN;
+  }
+
   async lastJob(): Promise<JobId> {
     const [row] = await this.#connections.read<{ id: JobId }>(LAST_JOB);
     return row?.id ?? (0 as JobId);
   }
 
   async jobSummaries(): Promise<readonly JobSummary[]> {
-    const rows = await this.#connections.read<Omit<JobSummary, "counters"> & Counters>(JOB_SUMMARIES);
-    return rows.map(({ job, changeMark, mayLease, ...counters }) => ({ job, changeMark, counters, mayLease }));
+    const rows = await this.#connections.read<Omit<JobSummary, "counters"> & Counters>(JOB_SUMMARIES, [this.#epoch]);
+    return rows.map(({ job, changeMark, mayLease, ownChanges, ...counters }) => ({
+      ...{ job, changeMark, counters, mayLease, ownChanges },
+    }));
   }
 
   listen(onHint: Parameters<Group["listen"]>[0]): void {
@@ -141,7 +169,7 @@ export class PostgresGroup implements Group {
         await session.send(LEAVE);
       }),
     );
-    this.#changes.notify();
+    this.#changes.notify([], true);
   }
 }
 

@@ -4,13 +4,16 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
+import type { SchedulePage, ScheduleQuery } from "../../model/schedule.js";
 import type {
   EndCounts,
   EntryChunk,
   Epoch,
   JobFilter,
   JobPage,
+  JobUsage,
   KeyValue,
+  NextDelayed,
   OutputOptions,
   OutputPage,
   RecoveredState,
@@ -28,13 +31,17 @@ import { ChangeFeed } from "./change-feed.js";
 import { CommitQueue } from "./commit-queue.js";
 import { type ConnectionOptions, Connections, type Session } from "./connections.js";
 import { ENTRIES, EntryCache } from "./entry-cache.js";
+import { expiredJobs } from "./expired-jobs.js";
 import { PostgresGroup } from "./group.js";
 import { conditionsOf } from "./job-filter.js";
 import { JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
 import { joinGroup } from "./join-group.js";
+import { NEXT_DELAYED } from "./operations/promote.js";
 import { OUTPUT_ENDS, readOutput } from "./output-rows.js";
-import { ENDS, readEarlier, readResults } from "./result-rows.js";
+import { ENDS, readEarlier, readResults, USAGE } from "./result-rows.js";
+import { readSchedules } from "./schedule-queries.js";
 import { BYTES } from "./store-size.js";
+import { PostgresSubmissions } from "./submissions.js";
 import { WriteBatch } from "./write-batch.js";
 
 export interface PostgresOptions extends ConnectionOptions {
@@ -63,6 +70,7 @@ interface OpenStore {
   readonly connections: Connections;
   readonly commits: CommitQueue;
   readonly changes: ChangeFeed;
+  readonly submissions: PostgresSubmissions;
   readonly group: PostgresGroup;
 }
 
@@ -90,8 +98,9 @@ class PostgresStore implements Store {
       const { recovered, seen } = await joinGroup(connections, firstLeaseMs, formerEpoch, identity);
       const commits = new CommitQueue(connections, recovered.epoch);
       const changes = new ChangeFeed(connections, recovered.epoch, seen, log);
-      const group = new PostgresGroup(connections, commits, changes, recovered.epoch);
-      this.#opened = { connections, commits, changes, group };
+      const submissions = new PostgresSubmissions(connections, log);
+      const group = new PostgresGroup(connections, commits, changes, submissions, recovered.epoch);
+      this.#opened = { connections, commits, changes, submissions, group };
       return recovered;
     } catch (cause) {
       await connections.close();
@@ -106,7 +115,8 @@ class PostgresStore implements Store {
     const removed = writes.flatMap((write, at) =>
       write.op === "remove" && wasRemoved(results[at]) ? [write.job] : [],
     );
-    if (removed.length > 0 || results.some(concernsOthers)) changes.notify(removed);
+    const freed = writes.some(freesLimit);
+    if (freed || removed.length > 0 || results.some(concernsOthers)) changes.notify(removed, freed);
     return results;
   }
 
@@ -121,12 +131,24 @@ class PostgresStore implements Store {
     readonly filter?: JobFilter;
   }): Promise<JobPage> {
     const { before = Number.MAX_SAFE_INTEGER, limit, filter = {} } = options;
-    const conditions = conditionsOf(filter);
-    const values = [before, limit + 1, ...conditions.map(({ value }) => value)];
-    const rows = await this.#reader.send<JobRow>(pageOfJobs(conditions), values);
+    const found = conditionsOf(filter).map((conditions) => {
+      const values = [before, limit + 1, ...conditions.map(({ value }) => value)];
+      return this.#reader.send<JobRow>(pageOfJobs(conditions), values);
+    });
+    const rows = (await Promise.all(found)).flat().sort((a, b) => b.id - a.id);
     const jobs = rows.slice(0, limit).map(jobFrom);
     const last = jobs.at(-1);
     return rows.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
+  }
+
+  async expiredJobs(...[now, keep, limit]: Parameters<Store["expiredJobs"]>): Promise<readonly JobId[]> {
+    return expiredJobs(this.#reader, now, keep, limit);
+  }
+
+  async nextDelayed(): Promise<NextDelayed> {
+    const [row] = await this.#reader.send<{ clock: number | null; steady: number | null }>(NEXT_DELAYED);
+    const { clock = null, steady = null } = row ?? {};
+    return { ...(clock === null ? {} : { clock }), ...(steady === null ? {} : { steady }) };
   }
 
   results(job: JobId, options: ResultOptions): Promise<ResultPage> {
@@ -135,6 +157,11 @@ class PostgresStore implements Store {
 
   endCounts(job: JobId, { first, last }: Range, cellSize: number): Promise<readonly EndCounts[]> {
     return this.#reader.send<EndCounts>(ENDS, [job, first, last, cellSize]);
+  }
+
+  async usage(job: JobId): Promise<JobUsage> {
+    const [found] = await this.#reader.send<JobUsage>(USAGE, [job]);
+    return found ?? { tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0 };
   }
 
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
@@ -166,6 +193,10 @@ class PostgresStore implements Store {
     return this.#reader.send<KeyValue>(KEY_VALUES, [validText(bucket)]);
   }
 
+  schedules(query: ScheduleQuery): Promise<SchedulePage> {
+    return readSchedules(this.#reader, query);
+  }
+
   async bytesUsed(): Promise<number> {
     const [row] = await this.#reader.send<{ bytes: number }>(BYTES);
     return row?.bytes ?? 0;
@@ -174,7 +205,7 @@ class PostgresStore implements Store {
   async close(): Promise<void> {
     const opened = this.#opened;
     this.#opened = undefined;
-    await opened?.changes.stop();
+    await Promise.all([opened?.changes.stop(), opened?.submissions.close()]);
     await opened?.connections.close();
   }
 
@@ -186,6 +217,10 @@ class PostgresStore implements Store {
 
 const wasRemoved = (result: WriteResult | undefined): boolean => result?.op === "remove" && result.removed;
 
+/** Whether tasks that counted against a limit have left it, or may have. */
+const freesLimit = (write: Write): boolean =>
+  write.op === "release" || ((write.op === "settle" || write.op === "replace") && write.limited === true);
+
 /** Whether brokers other than this one have to do something about it. */
 function concernsOthers(result: WriteResult): boolean {
   switch (result.op) {
@@ -195,7 +230,10 @@ function concernsOthers(result: WriteResult): boolean {
     case "rerun":
     case "release":
     case "put":
+    case "schedule":
       return true;
+    case "promote":
+      return result.jobs.length > 0;
     case "settle":
     case "replace":
       return result.progress?.ended !== undefined;

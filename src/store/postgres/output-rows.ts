@@ -32,8 +32,8 @@ ORDER BY start_offset LIMIT $5::int`;
  */
 export const OUTPUT_ENDS = `
 SELECT coalesce((
-  SELECT o.start_offset + octet_length(o.bytes) FROM laboro.output o JOIN laboro.job j ON j.id = o.job
-  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.reopen_count = j.reopen_count AND j.ended_at IS NULL
+  SELECT o.start_offset + octet_length(o.bytes) FROM laboro.output o JOIN laboro.job j ON j.id = o.job JOIN laboro.job_state s ON s.job = o.job
+  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.reopen_count = j.reopen_count AND s.ended_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM laboro.result r WHERE r.job = a.job AND r.idx = a.idx AND r.attempt = a.attempt)
     AND NOT EXISTS (SELECT 1 FROM laboro.earlier_attempt e WHERE e.job = a.job AND e.idx = a.idx AND e.attempt = a.attempt)
   ORDER BY o.start_offset DESC LIMIT 1), 0) AS "end"

@@ -9,12 +9,13 @@ export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
 
 export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output";
+  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, cpu_ms, peak_memory, output, value";
 
 /** `w` is the position of the write that brings it. The rare ones are left out where no result has any of them. */
 const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_bytes", "code"];
-const RARE = ["signal", "timed_out", "error", "output_start", "output_length"];
-const TYPES = "int int int smallint int float8 float8 bigint bigint text boolean text int int".split(" ");
+const RARE = "signal timed_out error cpu_ms peak_memory output_start output_length value_start value_length".split(" ");
+const TYPES =
+  "int int int smallint int float8 float8 bigint bigint text boolean text bigint bigint int int int int".split(" ");
 
 export interface ResultColumns {
   readonly rare: boolean;
@@ -28,11 +29,12 @@ export function resultRows(first: number, rare: boolean): string {
   return `unnest(${parameters.join(", ")}) AS r (${names.join(", ")})`;
 }
 
-/** The parameter after the rows is all small output, concatenated. */
+/** The parameter after the rows is all small output and all values, concatenated. */
 export function rareColumns(first: number, rare: boolean): string {
-  if (!rare) return "NULL, NULL, NULL, NULL";
+  if (!rare) return new Array(RARE.length - 2).fill("NULL").join(", ");
   const bytes = `$${first + COLUMNS.length + RARE.length}::bytea`;
-  return `r.signal, r.timed_out, r.error, substring(${bytes} FROM r.output_start FOR r.output_length)`;
+  return `r.signal, r.timed_out, r.error, r.cpu_ms, r.peak_memory, substring(${bytes} FROM r.output_start FOR r.output_length),
+    substring(${bytes} FROM r.value_start FOR r.value_length)`;
 }
 
 /** The results of each write, one list behind the other. */
@@ -53,17 +55,22 @@ export function resultColumns(
     numberArray(all.map(({ outputBytes }) => outputBytes)),
     numberArray(all.map(({ code }) => code ?? null)),
   ];
-  if (!all.some(({ signal, timedOut, error, output }) => (signal ?? timedOut ?? error ?? output) !== undefined)) {
-    return { rare: false, values };
-  }
+  const hasRare = ({ signal, timedOut, error, cpuMs, peakMemory, output, value }: TaskResult): boolean =>
+    (signal ?? timedOut ?? error ?? cpuMs ?? peakMemory ?? output ?? value) !== undefined;
+  if (!all.some(hasRare)) return { rare: false, values };
   const bytes = new ConcatenatedBytes();
   const places = all.map(({ output }) => (output === undefined ? undefined : bytes.add(encodeSmallOutput(output))));
+  const valuePlaces = all.map(({ value }) => (value === undefined ? undefined : bytes.add(value)));
   const rare = [
     textArray(all.map(({ signal }) => signal ?? null)),
     booleanArray(all.map(({ timedOut }) => timedOut ?? null)),
     textArray(all.map(({ error }) => error ?? null)),
+    numberArray(all.map(({ cpuMs }) => cpuMs ?? null)),
+    numberArray(all.map(({ peakMemory }) => peakMemory ?? null)),
     numberArray(places.map((place) => place?.start ?? null)),
     numberArray(places.map((place) => place?.length ?? null)),
+    numberArray(valuePlaces.map((place) => place?.start ?? null)),
+    numberArray(valuePlaces.map((place) => place?.length ?? null)),
     bytes.bytes,
   ];
   return { rare: true, values: [...values, ...rare] };
@@ -81,15 +88,20 @@ export interface ResultRow {
   readonly signal: string | null;
   readonly timedOut: boolean | null;
   readonly error: string | null;
+  readonly cpuMs: number | null;
+  readonly peakMemory: number | null;
   /** Only where it was asked for. */
   readonly output?: Uint8Array | null;
+  readonly valueBytes: number | null;
+  readonly value?: Uint8Array | null;
 }
 
 export const RESULT_FIELDS = `
 r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_bytes AS "outputBytes", r.code, r.signal,
-r.timed_out AS "timedOut", r.error`;
+r.timed_out AS "timedOut", r.error, r.cpu_ms AS "cpuMs", r.peak_memory AS "peakMemory", octet_length(r.value) AS "valueBytes"`;
 
-export function resultFrom({ code, signal, timedOut, error, output, state, ...row }: ResultRow): TaskResult {
+export function resultFrom(found: ResultRow): TaskResult {
+  const { code, signal, timedOut, error, cpuMs, peakMemory, output, valueBytes, value, state, ...row } = found;
   return {
     ...row,
     state: STATES[state] ?? "failed",
@@ -97,6 +109,10 @@ export function resultFrom({ code, signal, timedOut, error, output, state, ...ro
     ...(signal === null ? {} : { signal }),
     ...(timedOut === null ? {} : { timedOut }),
     ...(error === null ? {} : { error }),
+    ...(cpuMs === null ? {} : { cpuMs }),
+    ...(peakMemory === null ? {} : { peakMemory }),
     ...(output == null ? {} : { output: decodeSmallOutput(new Uint8Array(output)) }),
+    ...(valueBytes === null ? {} : { valueBytes }),
+    ...(value == null ? {} : { value: new Uint8Array(value) }),
   };
 }

@@ -19,6 +19,8 @@ export interface IndexedWrite<Name extends Write["op"]> {
 export type SingleOp = Exclude<Write["op"], "output" | "submit" | "settle" | "replace" | "claim" | "lease">;
 
 export interface Stage {
+  /** Its submission may take its key from another job: its statements depend on each other, and it is alone. */
+  readonly replacing: boolean;
   readonly submits: IndexedWrite<"submit">[];
   readonly settles: IndexedWrite<"settle">[];
   readonly replaces: IndexedWrite<"replace">[];
@@ -41,6 +43,7 @@ export function stagesOf(writes: readonly Write[], separately: boolean): Stage[]
 }
 
 class StageBuilder implements Stage {
+  replacing = false;
   readonly submits: IndexedWrite<"submit">[] = [];
   readonly settles: IndexedWrite<"settle">[] = [];
   readonly replaces: IndexedWrite<"replace">[] = [];
@@ -55,17 +58,23 @@ class StageBuilder implements Stage {
   readonly #takenFrom = new Map<TaskRangeId, number>();
   readonly #emptied = new Set<TaskRangeId>();
   readonly #leased = new Set<JobId>();
+  /** Of submissions. */
+  readonly #keys = new Set<string>();
 
   constructor(at: number, write: Exclude<Write, WriteOf<"output">>) {
     this.add(at, write);
   }
 
   canAdd(write: Exclude<Write, WriteOf<"output">>): boolean {
+    if (this.replacing) return false;
     if (this.singles.length > 0)
       return write.op === "release" && this.singles.every((one) => one.write.op === "release");
     switch (write.op) {
-      case "submit":
-        return true;
+      case "submit": {
+        const { key, ifExists } = write.job;
+        // The holder of a key may depend on every write before this one.
+        return key === undefined || (ifExists !== "replace" && this.#onlySubmits && !this.#keys.has(key));
+      }
       case "settle": {
         const { rangeId } = write;
         return (
@@ -98,6 +107,8 @@ class StageBuilder implements Stage {
     switch (write.op) {
       case "submit":
         this.submits.push({ at, write });
+        if (write.job.key !== undefined) this.#keys.add(write.job.key);
+        this.replacing = write.job.key !== undefined && write.job.ifExists === "replace";
         break;
       case "settle":
         this.settles.push({ at, write });
@@ -120,6 +131,11 @@ class StageBuilder implements Stage {
       default:
         this.singles.push({ at, write });
     }
+  }
+
+  get #onlySubmits(): boolean {
+    const others = [this.settles, this.replaces, this.claims, this.leases, this.singles];
+    return others.every((list) => list.length === 0);
   }
 
   #isNew(rangeId: TaskRangeId): boolean {

@@ -1,5 +1,4 @@
 /** What the statements of a batch share. */
-import { MAX_BACKOFF_MS } from "../../model/store.js";
 
 /**
  * The broker that writes: known only within the transaction of its batch (commit-queue.ts). A statement that gets to another connection,
@@ -7,11 +6,23 @@ import { MAX_BACKOFF_MS } from "../../model/store.js";
  */
 export const OWN_EPOCH = "(SELECT current_setting('laboro.epoch')::bigint)";
 
-/** Whether a released range may be leased now. */
-export const dueAt = (notBefore: string, now: string): string =>
-  `(${notBefore} <= ${now} OR ${notBefore} > ${now} + ${MAX_BACKOFF_MS})`;
+/**
+ * Whether this broker owns a task range that is looked up by its id. Not in the words of the index on `epoch`: in a small or new database
+ * the planner would prefer that index and read all task ranges of this broker, dead rows included, for each of the ids.
+ */
+export const owned = (taskRange: string): string => `coalesce(${taskRange}.epoch, 0) = ${OWN_EPOCH}`;
 
-/** Marks the job as changed, for the change feeds of other brokers (change-feed.ts). */
+/** Whether the state of a job that is looked up by its id is open; for the same reason not in the words of the index of open jobs. */
+export const isOpen = (state: string): string => `coalesce(${state}.ended_at, -1) < 0`;
+
+/** Whether the released range `p` may be leased now. */
+export const dueAt = (now: string): string =>
+  `(p.not_before <= ${now} OR p.not_before > ${now} + coalesce(p.wait_ms, 0))`;
+
+/** Marks jobs as changed, for the change feeds of other brokers (change-feed.ts): `jobs` gives their numbers. */
+export const markChanged = (jobs: string): string =>
+  `UPDATE laboro.job_state SET ${SET_CHANGED} WHERE job IN (${jobs})`;
+
 export const SET_CHANGED = `changed_xid = pg_current_xact_id(), changed_by = CASE changed_by WHEN ${OWN_EPOCH} THEN changed_by ELSE 0 END`;
 
 /** Adds to this broker's own counters of jobs: `from` gives rows of job, bytes and the three counters. */
@@ -25,7 +36,7 @@ ON CONFLICT (job, epoch) DO UPDATE SET bytes = t.bytes + excluded.bytes, succeed
 export const ownFlags = (parameter: string, condition = "true"): string => `
 SELECT array_agg(p.id IS NOT NULL ORDER BY a.n) AS flags
 FROM unnest(${parameter}::bigint[]) WITH ORDINALITY AS a (id, n)
-LEFT JOIN laboro.task_range p ON p.id = a.id AND p.epoch = ${OWN_EPOCH} AND ${condition}`;
+LEFT JOIN laboro.task_range p ON p.id = a.id AND ${owned("p")} AND ${condition}`;
 
 /** The flags as the client gets them. */
 export const flagsFrom = (text: string | null): boolean[] =>

@@ -3,11 +3,12 @@ import type { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { ClaimedRange, TaskRange } from "../../model/store.js";
 import { rangesFrom } from "./arrays.js";
 
-export const TASK_RANGE_COLUMNS = "id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch";
+export const TASK_RANGE_COLUMNS =
+  "id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch";
 
 /** The fields of a task range; `p` is its row. */
 export const TASK_RANGE_FIELDS = `
-p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.avoid, p.worker`;
+p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.wait_ms AS "waitMs", p.avoid, p.worker`;
 
 export interface TaskRangeRow {
   readonly id: TaskRangeId;
@@ -18,14 +19,16 @@ export interface TaskRangeRow {
   readonly failures: number;
   readonly crashes: number;
   readonly notBefore: number;
+  readonly waitMs: number | null;
   readonly avoid: WorkerId | null;
   readonly worker: WorkerId | null;
 }
 
 export function taskRangeFrom(row: TaskRangeRow): TaskRange {
-  const { id, job, first, last, attempt, failures, crashes, notBefore, avoid, worker } = row;
+  const { id, job, first, last, attempt, failures, crashes, notBefore, waitMs, avoid, worker } = row;
   const known = { id, job, first, last, attempt, failures, crashes, notBefore };
-  return { ...known, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
+  const wait = waitMs === null ? {} : { waitMs };
+  return { ...known, ...wait, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
 }
 
 /** The tasks of a task range that have a result, as a multirange; `p` is its row. */

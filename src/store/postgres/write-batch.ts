@@ -2,13 +2,14 @@
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Write, WriteResult } from "../../model/store.js";
-import { withOwnOutput } from "../small-output.js";
+import { withOwnBytes } from "../small-output.js";
 import { numberArray } from "./arrays.js";
 import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import type { BatchContext } from "./batch-context.js";
 import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
+import { isLimitedLease } from "./limit-rows.js";
 import { lockRows } from "./locks.js";
 import { adopt } from "./operations/adopt.js";
 import { cancel } from "./operations/cancel.js";
@@ -17,11 +18,13 @@ import { totalsOf } from "./operations/end-jobs.js";
 import { hold } from "./operations/hold.js";
 import { lease } from "./operations/lease.js";
 import { APPEND, outputOf } from "./operations/output.js";
+import { promote } from "./operations/promote.js";
 import { put } from "./operations/put.js";
 import { release } from "./operations/release.js";
 import { remove } from "./operations/remove.js";
 import { replace } from "./operations/replace.js";
 import { rerun } from "./operations/rerun.js";
+import { schedule } from "./operations/schedule.js";
 import { settle } from "./operations/settle.js";
 import { submit } from "./operations/submit.js";
 import { StageProgress } from "./stage-progress.js";
@@ -37,7 +40,7 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
   readonly #output: readonly Value[] | undefined;
 
   constructor(writes: readonly Write[], now: number, workers: WorkerNumbers, entries: EntryCache) {
-    this.#writes = writes.map(withOwnBytes);
+    this.#writes = writes.map(copied);
     this.#now = now;
     this.#workers = workers;
     this.#entries = entries;
@@ -73,7 +76,8 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
       const done = runStage(batch, stage);
       pending.push(done);
       // Only operations whose statements depend on each other have to be awaited; all others are pipelined.
-      if (stage.singles.some(({ write }) => AWAITED.has(write.op))) await Promise.all(pending);
+      const dependent = stage.singles.some(({ write }) => AWAITED.has(write.op)) || stage.leases.some(isLimitedLease);
+      if (stage.replacing || dependent) await Promise.all(pending);
     }
     await Promise.all(pending);
     return writeResults.map((result) => {
@@ -84,13 +88,13 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
 }
 
 /** A batch may wait, and be tried again, while the buffers that it came in are used for something else. */
-function withOwnBytes(write: Write): Write {
-  if (write.op === "settle") return { ...write, results: withOwnOutput(write.results) };
-  return write.op === "replace" ? { ...write, earlierAttempts: withOwnOutput(write.earlierAttempts) } : write;
+function copied(write: Write): Write {
+  if (write.op === "settle") return { ...write, results: withOwnBytes(write.results) };
+  return write.op === "replace" ? { ...write, earlierAttempts: withOwnBytes(write.earlierAttempts) } : write;
 }
 
 /** Their statements depend on what the one before found. */
-const AWAITED: ReadonlySet<Write["op"]> = new Set(["rerun", "release"]);
+const AWAITED: ReadonlySet<Write["op"]> = new Set(["rerun", "release", "schedule", "promote"]);
 
 async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
   const { submits, settles, replaces, claims, leases, singles } = stage;
@@ -103,7 +107,7 @@ async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
   begin(settles, () => settle(batch, stageProgress, settles));
   begin(replaces, () => replace(batch, stageProgress, replaces));
   begin(claims, () => claim(batch, claims));
-  for (const one of leases) pending.push(lease(batch, one));
+  begin(leases, () => lease(batch, leases));
   begin(singles, () => runSingle(batch, stageProgress, singles));
   const counted = new Set<JobId>();
   for (const { write } of [...settles, ...replaces]) counted.add(write.job);
@@ -137,8 +141,12 @@ function runSingle(
       return rerun(batch, { at, write });
     case "remove":
       return remove(batch, { at, write });
+    case "promote":
+      return promote(batch, { at, write });
     case "put":
       return put(batch, { at, write });
+    case "schedule":
+      return schedule(batch, { at, write });
     default:
       return Promise.resolve();
   }

@@ -11,15 +11,18 @@ import { OutputSegments } from "../output/output-segments.js";
 import type { BatchContext } from "./batch-context.js";
 import { type Damage, keepDamaged } from "./damage.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
+import { prepareExpiredJobs } from "./expired-jobs.js";
 import { storeFailure } from "./failures.js";
 import { inspectDatabase } from "./inspect.js";
 import { JobCounters } from "./job-counters.js";
 import { JobTable } from "./job-table.js";
 import { type LastCommit, LastCommitNote } from "./last-commit.js";
+import { LimitStarts } from "./limit-starts.js";
 import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
 import { ResultTable } from "./result-table.js";
+import { ScheduleTable } from "./schedule-table.js";
 import {
   prepareClaimedRange,
   prepareInsertTaskRange,
@@ -42,6 +45,8 @@ export class Engine {
   readonly jobs: JobTable;
   readonly results: ResultTable;
   readonly output: OutputTable;
+  readonly schedules: ScheduleTable;
+  readonly expiredJobs: ReturnType<typeof prepareExpiredJobs>;
   readonly #db: Database;
   /** The former process did not close the store. */
   readonly #hadLog: boolean;
@@ -78,6 +83,7 @@ export class Engine {
         "SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key",
       );
       this.jobs = new JobTable(db);
+      this.expiredJobs = prepareExpiredJobs(db);
       const { identity }: { identity: string } = db.prepare("SELECT identity FROM broker").get();
       this.#identity = identity;
       this.#unknownOutput = setAsideUnknownOutput(join(dir, "output"), identity, this.jobs.next());
@@ -85,6 +91,7 @@ export class Engine {
       this.#names = new WorkerNumbers(db);
       this.results = new ResultTable(db, this.#names);
       this.output = new OutputTable(db, this.#segments);
+      this.schedules = new ScheduleTable(db);
       this.#jobCounters = new JobCounters(db);
       const { jobs, results, output } = this;
       const insertTaskRange = prepareInsertTaskRange(db);
@@ -129,7 +136,8 @@ export class Engine {
       this.output.voidUnknown(id, cursor, rangesOf.get(id) ?? []);
     }
     const taskRanges = rows.sort((a, b) => a.id - b.id).map(held);
-    return { identity: this.#identity, epoch: this.#epoch, nextJob: this.jobs.next(), jobs, taskRanges };
+    const limitStarts = new LimitStarts(this.#db).all();
+    return { identity: this.#identity, epoch: this.#epoch, nextJob: this.jobs.next(), jobs, taskRanges, limitStarts };
   }
 
   commit(writes: readonly WriteRow[], now: number): WriteResultRow[] {
@@ -151,7 +159,7 @@ export class Engine {
         this.#jobCounters.write(now);
         return applied;
       });
-      if (writes.some(({ op }) => op === "submit")) this.#lastJob = this.jobs.next() - 1;
+      if (writes.some(({ op }) => op === "submit" || op === "schedule")) this.#lastJob = this.jobs.next() - 1;
       this.#note?.write(this.#lastCommit(now));
       for (const line of this.output.afterCommit()) this.#log(line);
       return results;

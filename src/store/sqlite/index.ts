@@ -4,11 +4,14 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
+import type { SchedulePage, ScheduleQuery } from "../../model/schedule.js";
 import type {
   EndCounts,
   JobFilter,
   JobPage,
+  JobUsage,
   KeyValue,
+  NextDelayed,
   OutputOptions,
   OutputPage,
   RecoveredState,
@@ -19,9 +22,10 @@ import type {
   WriteResult,
 } from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
+import { scheduleFrom } from "../schedule-rows.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { jobFrom, submitRow, submittedJob } from "./job-spec.js";
-import type { RerunRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
+import { jobFrom, scheduleRow, submitRow, submittedJob } from "./job-spec.js";
+import type { RerunRow, ScheduleResultRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
 import { ThreadCalls } from "./thread-calls.js";
@@ -53,10 +57,11 @@ class SqliteStore implements Store {
 
   async open(now: number): Promise<RecoveredState> {
     const { dir, allowNetworkFilesystem = false, log = () => {} } = this.#options;
-    this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
-    this.#calls = new ThreadCalls({ dir }, log);
+    // First: it loads while the directory is locked.
+    this.#calls = ThreadCalls.start(log);
     try {
-      const { jobs, ...recovered } = await this.#calls.call("open", { now });
+      this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
+      const { jobs, ...recovered } = await this.#calls.call("open", { dir, now });
       return { ...recovered, jobs: jobs.map(jobFrom) };
     } catch (cause) {
       await this.#end();
@@ -65,7 +70,7 @@ class SqliteStore implements Store {
   }
 
   async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
-    const packed = packWrites(writes, submitRow);
+    const packed = packWrites(writes, { submitRow, scheduleRow });
     const rows = unpackWriteResults(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
     return rows.map((row, at) => writeResultFrom(row, writes[at], now));
   }
@@ -86,11 +91,23 @@ class SqliteStore implements Store {
     return rows.length > options.limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
+  async expiredJobs(...[now, keep, limit]: Parameters<Store["expiredJobs"]>): Promise<readonly JobId[]> {
+    return this.#thread.call("expiredJobs", { now, keep, limit });
+  }
+
+  async nextDelayed(): Promise<NextDelayed> {
+    return this.#thread.call("nextDelayed", {});
+  }
+
   async results(job: JobId, options: ResultOptions): Promise<ResultPage> {
     const { limit } = options;
     const found = await this.#thread.call("results", { ...options, job, limit: limit + 1 });
     const beyond = found[limit];
     return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
+  }
+
+  async usage(job: JobId): Promise<JobUsage> {
+    return this.#thread.call("usage", { job });
   }
 
   async endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]> {
@@ -115,6 +132,13 @@ class SqliteStore implements Store {
 
   async keyValues(bucket: string): Promise<readonly KeyValue[]> {
     return this.#thread.call("keyValues", { bucket });
+  }
+
+  async schedules(query: ScheduleQuery): Promise<SchedulePage> {
+    // Not the clock of the process: it does not follow when the machine's clock is set.
+    const now = Date.now();
+    const { rows, earliest } = await this.#thread.call("schedules", { query, now });
+    return { schedules: rows.map(scheduleFrom), now, ...(earliest === null ? {} : { earliest }) };
   }
 
   async bytesUsed(): Promise<number> {
@@ -144,7 +168,20 @@ class SqliteStore implements Store {
 
 function writeResultFrom(row: WriteResultRow, write: Write | undefined, now: number): WriteResult {
   if (row.op === "submit") return submitted(write, row, now);
+  if (row.op === "schedule") return scheduled(write, row, now);
+  if (row.op === "promote") return { ...row, jobs: row.jobs.map(jobFrom) };
   return row.op === "rerun" ? rerun(row) : row;
+}
+
+function scheduled(write: Write | undefined, { op, changes }: ScheduleResultRow, now: number): WriteResult {
+  const asked = write?.op === "schedule" ? write.changes : [];
+  return {
+    op,
+    changes: changes.map(({ changed, results }, at) => ({
+      changed,
+      results: results.map((row, i) => writeResultFrom(row, asked[at]?.writes[i], now)),
+    })),
+  };
 }
 
 function rerun({ job, ...row }: RerunRow): WriteResult {
@@ -155,5 +192,6 @@ function submitted(write: Write | undefined, row: SubmittedRow, now: number): Wr
   if (write?.op !== "submit")
     throw new LaboroError("LABORO_INTERNAL", "the results of the store do not match the writes");
   const job = submittedJob(write, row, now);
-  return row.taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange: row.taskRange };
+  const { op, taskRange, replaced } = row;
+  return { op, job, ...(taskRange && { taskRange }), ...(replaced && { replaced }) };
 }

@@ -7,26 +7,34 @@ export interface Condition {
   readonly value?: string | number;
 }
 
-export function conditionsOf(filter: JobFilter): Condition[] {
-  const { states, name, pool, key, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
+/** Each list is for a query of its own: together they find what the filter asks for, and nothing twice. */
+export function conditionsOf(filter: JobFilter): Condition[][] {
+  const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
   const conditions: Condition[] = [];
   const add = (sql: string, value: string | number | undefined): void => {
     if (value !== undefined) conditions.push({ sql, value });
   };
-  if (states !== undefined) conditions.push(stateCondition(states));
+  if (states !== undefined && !isOnlyOpen(states)) conditions.push(stateCondition(states));
   if (name !== undefined) add(name.includes("*") ? "name GLOB ?" : "name = ?", name.includes("*") ? glob(name) : name);
   add("pool = ?", pool);
   add("key = ?", key);
+  add("batch_key = ?", batchKey);
   add("idempotency_key = ?", idempotencyKey);
   add("created >= ?", createdFrom);
   add("created < ?", createdBefore);
   add("ended_at < ?", endedBefore);
-  return conditions;
+  if (states !== undefined && isOnlyOpen(states)) return OPEN.map((sql) => [{ sql }, ...conditions]);
+  return [conditions];
 }
 
-/** Open jobs have an index of their own, which serves only a condition in its very words. */
-function stateCondition(states: NonNullable<JobFilter["states"]>): Condition {
-  if (states.length > 0 && states.every((state) => state === "open")) return { sql: "ended_at IS NULL" };
+type States = NonNullable<JobFilter["states"]>;
+
+/** They have indexes of their own, which serve only conditions in their very words. */
+const OPEN = ["ended_at IS NULL AND not_before IS NULL", "ended_at IS NULL AND not_before IS NOT NULL"];
+
+const isOnlyOpen = (states: States): boolean => states.length > 0 && states.every((state) => state === "open");
+
+function stateCondition(states: States): Condition {
   return {
     sql: "coalesce(ended_state, 'open') IN (SELECT value FROM json_each(?))",
     value: JSON.stringify(states),

@@ -1,9 +1,10 @@
 /** A job's spec as stored: one MessagePack value, which may hold bytes where JSON could not. */
 import { pack, unpack } from "msgpackr";
-import { type Job, type JobSpec, newJob } from "../../model/job.js";
+import { isParked, type Job, type JobSpec, newJob } from "../../model/job.js";
 import type { Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
-import type { JobRow, SubmitRow, SubmittedRow } from "./messages.js";
+import { encodeSchedule } from "../schedule-rows.js";
+import type { JobRow, SubmitRow, SubmittedRow, WriteRow } from "./messages.js";
 
 function encodeSpec(spec: JobSpec): Uint8Array {
   // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
@@ -12,11 +13,41 @@ function encodeSpec(spec: JobSpec): Uint8Array {
 
 export function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   const { op, id, job, lease, rangeId } = write;
-  const { name, count, held, key = null, idempotencyKey = null } = job;
+  const { name, count, held, batchKey = null, idempotencyKey = null } = job;
   const { pool } = job.requirement;
   const numbered = id === undefined ? {} : { id };
-  const row = { op, ...numbered, spec: encodeSpec(job), name, pool, key, idempotencyKey, count, held, lease, rangeId };
+  const { key = null, keyForMs = null, ifExists = "return", keepMs = null, keepFailedMs = keepMs } = job;
+  const row = {
+    ...{ op, ...numbered, spec: encodeSpec(job), name, pool, batchKey, idempotencyKey, count, held, lease, rangeId },
+    ...{ key, keyForMs, ifExists, keepMs, keepFailedMs },
+    notBefore: isParked(job) ? (job.notBefore ?? null) : null,
+    relative: job.delayMs !== undefined,
+  };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
+}
+
+export function scheduleRow({
+  op,
+  changes,
+}: Extract<Write, { op: "schedule" }>): Extract<WriteRow, { op: "schedule" }> {
+  return {
+    op,
+    changes: changes.map(({ name, expected, next, writes }) => ({
+      name,
+      expected,
+      ...(next === undefined
+        ? {}
+        : {
+            next: {
+              revision: next.revision,
+              nextAt: next.nextAt ?? null,
+              spec: next.spec === undefined ? null : encodeSchedule(next.spec),
+              state: JSON.stringify(next.state),
+            },
+          }),
+      writes: writes.map((write) => (write.op === "submit" ? submitRow(write) : write)),
+    })),
+  };
 }
 
 export function jobFrom(row: JobRow): Job {
@@ -31,6 +62,7 @@ export function jobFrom(row: JobRow): Job {
     cancels: JSON.parse(row.cancels),
     ...(row.reason === null ? {} : { reason: row.reason }),
     counters: { succeeded: row.succeeded, failed: row.failed, cancelled: row.cancelled },
+    ...(row.notBefore === null || row.endedAt !== null ? {} : { delayed: true }),
     ...(row.endedAt === null || row.endedState === null ? {} : { ended: { at: row.endedAt, state: row.endedState } }),
   };
 }

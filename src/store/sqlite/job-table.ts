@@ -1,17 +1,19 @@
 import { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
-import type { EntryChunk, JobFilter } from "../../model/store.js";
+import type { EntryChunk, JobFilter, NextDelayed } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
 import { conditionsOf } from "./job-filter.js";
 import type { JobRow } from "./messages.js";
 
 const COLUMNS = `
 id, created, spec, has_entries AS hasEntries, held, cursor, cancels, cancel_reason AS reason, succeeded, failed, cancelled,
-ended_at AS endedAt, ended_state AS endedState`;
+ended_at AS endedAt, ended_state AS endedState, not_before AS notBefore`;
 const ONE = `SELECT ${COLUMNS} FROM job WHERE id = ?`;
 export const pageOfJobs = (conditions: readonly string[]): string =>
   `SELECT ${COLUMNS} FROM job WHERE ${["id < ?", ...conditions].join(" AND ")} ORDER BY id DESC LIMIT ?`;
-const OPEN = `SELECT ${COLUMNS} FROM job WHERE ended_at IS NULL ORDER BY id`;
+const OPEN = `SELECT ${COLUMNS} FROM job WHERE ended_at IS NULL AND not_before IS NULL ORDER BY id`;
+export const NEXT_DELAYED = `
+SELECT not_before AS at FROM job WHERE ended_at IS NULL AND not_before IS NOT NULL AND relative = ? ORDER BY not_before LIMIT 1`;
 const ENTRIES = `
 SELECT first, last, bytes FROM entry_chunk
 WHERE job = ?1 AND first <= ?3
@@ -33,6 +35,7 @@ export class JobTable {
   readonly #open: Statement;
   readonly #entries: Statement;
   readonly #wasRemoved: Statement;
+  readonly #nextDelayed: Statement;
 
   constructor(db: Database) {
     this.#last = db.prepare(LAST);
@@ -41,6 +44,7 @@ export class JobTable {
     this.#open = db.prepare(OPEN);
     this.#entries = db.prepare(ENTRIES);
     this.#wasRemoved = db.prepare(WAS_REMOVED);
+    this.#nextDelayed = db.prepare(NEXT_DELAYED);
   }
 
   find(id: JobId): JobRow | undefined {
@@ -61,12 +65,24 @@ export class JobTable {
     );
   }
 
+  nextDelayed(): NextDelayed {
+    const [clock, steady] = [0, 1].map((relative) => this.#nextDelayed.get(relative) as { at: number } | undefined);
+    return { ...(clock && { clock: clock.at }), ...(steady && { steady: steady.at }) };
+  }
+
   /** Newest first. */
   page(before: JobId | undefined, limit: number, filter: JobFilter = {}): JobRow[] {
-    const conditions = conditionsOf(filter);
-    const values = conditions.flatMap(({ value }) => (value === undefined ? [] : [value]));
-    const page = this.#pageWhere(conditions.map(({ sql }) => sql));
-    return page.all(before ?? Number.MAX_SAFE_INTEGER, ...values, limit);
+    const found = conditionsOf(filter).map((conditions): JobRow[] => {
+      const values = conditions.flatMap(({ value }) => (value === undefined ? [] : [value].flat()));
+      const page = this.#pageWhere(conditions.map(({ sql }) => sql));
+      return page.all(before ?? Number.MAX_SAFE_INTEGER, ...values, limit);
+    });
+    const [all = []] = found;
+    if (found.length < 2) return all;
+    return found
+      .flat()
+      .sort((a, b) => b.id - a.id)
+      .slice(0, limit);
   }
 
   openJobs(): JobRow[] {

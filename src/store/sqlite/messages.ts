@@ -4,23 +4,29 @@
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, TaskIndex, TaskRangeId } from "../../model/ids.js";
-import type { JobEnd } from "../../model/job.js";
+import type { IfExists, JobEnd } from "../../model/job.js";
+import type { LimitStart } from "../../model/limit.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
+import type { ScheduleQuery } from "../../model/schedule.js";
 import type {
   ClaimedRange,
   EndCounts,
   EntryChunk,
   Epoch,
   JobFilter,
+  JobUsage,
   KeyValue,
+  NextDelayed,
   OutputOptions,
   OutputPage,
+  Progress,
   ResultOptions,
   TaskRange,
   Write,
   WriteResult,
 } from "../../model/store.js";
+import type { ScheduleRow } from "../schedule-rows.js";
 import type { PackedWriteResults } from "./pack-write-results.js";
 import type { PackedWrites } from "./pack-writes.js";
 
@@ -31,8 +37,15 @@ export interface SubmitRow {
   readonly spec: Uint8Array;
   readonly name: string;
   readonly pool: string;
-  readonly key: string | null;
+  readonly batchKey: string | null;
   readonly idempotencyKey: string | null;
+  readonly key: string | null;
+  readonly keyForMs: number | null;
+  readonly ifExists: IfExists;
+  readonly notBefore: number | null;
+  readonly relative: boolean;
+  readonly keepMs: number | null;
+  readonly keepFailedMs: number | null;
   readonly count: number;
   readonly held: boolean;
   readonly chunks?: readonly EntryChunk[];
@@ -44,12 +57,44 @@ export interface SubmittedRow {
   readonly op: "submit";
   readonly id: JobId;
   readonly taskRange?: TaskRange;
+  readonly replaced?: { readonly job: JobId; readonly progress?: Progress };
+}
+
+export interface PromotedRow {
+  readonly op: "promote";
+  readonly jobs: readonly JobRow[];
 }
 
 export type RerunRow = Omit<Extract<WriteResult, { op: "rerun" }>, "job"> & { readonly job?: JobRow };
 
-export type WriteRow = Exclude<Write, { op: "submit" }> | SubmitRow;
-export type WriteResultRow = Exclude<WriteResult, { op: "submit" | "rerun" }> | SubmittedRow | RerunRow;
+/** A change of a schedule; without `spec` that stays. */
+export interface ScheduleChangeRow {
+  readonly name: string;
+  readonly expected: number;
+  readonly next?: Pick<ScheduleRow, "revision" | "nextAt" | "state"> & { readonly spec: Uint8Array | null };
+  readonly writes: readonly (SubmitRow | Extract<Write, { op: "cancel" }>)[];
+}
+
+export interface ScheduleResultRow {
+  readonly op: "schedule";
+  readonly changes: readonly { readonly changed: boolean; readonly results: readonly WriteResultRow[] }[];
+}
+
+export interface ScheduleRows {
+  readonly rows: readonly ScheduleRow[];
+  readonly earliest: number | null;
+}
+
+export type WriteRow =
+  | Exclude<Write, { op: "submit" | "schedule" }>
+  | SubmitRow
+  | { readonly op: "schedule"; readonly changes: readonly ScheduleChangeRow[] };
+export type WriteResultRow =
+  | Exclude<WriteResult, { op: "submit" | "rerun" | "schedule" | "promote" }>
+  | SubmittedRow
+  | RerunRow
+  | ScheduleResultRow
+  | PromotedRow;
 
 /** A job as its row has it; the spec is decoded in the main thread. */
 export interface JobRow {
@@ -66,6 +111,7 @@ export interface JobRow {
   readonly cancelled: number;
   readonly endedAt: number | null;
   readonly endedState: JobEnd | null;
+  readonly notBefore: number | null;
 }
 
 export interface RecoveredRows {
@@ -74,6 +120,7 @@ export interface RecoveredRows {
   readonly nextJob: JobId;
   readonly jobs: readonly JobRow[];
   readonly taskRanges: readonly ClaimedRange[];
+  readonly limitStarts: readonly LimitStart[];
 }
 
 /** Takes messages for the operator, such as damaged output; with a code where acknowledged data is missing. */
@@ -87,11 +134,17 @@ export interface TaskAttempt {
 
 /** Every call of the thread, with its arguments and its result. */
 export interface Calls {
-  open: { args: { now: number }; result: RecoveredRows };
+  open: { args: { dir: string; now: number }; result: RecoveredRows };
   commit: { args: { writes: PackedWrites; now: number }; result: PackedWriteResults };
   job: { args: { id: JobId }; result: JobRow | undefined };
   jobs: { args: { before?: JobId; limit: number; filter?: JobFilter }; result: JobRow[] };
+  expiredJobs: {
+    args: { now: number; keep: { keepMs?: number; keepFailedMs?: number }; limit: number };
+    result: JobId[];
+  };
+  nextDelayed: { args: Record<never, never>; result: NextDelayed };
   results: { args: { job: JobId } & ResultOptions; result: TaskResult[] };
+  usage: { args: { job: JobId }; result: JobUsage };
   endCounts: { args: { job: JobId; range: Range; cellSize: number }; result: EndCounts[] };
   earlierAttempts: { args: { job: JobId; index: TaskIndex }; result: TaskResult[] };
   entries: { args: { job: JobId; range: Range }; result: EntryChunk[] };
@@ -101,6 +154,7 @@ export interface Calls {
   };
   storedOutputBytes: { args: { tasks: readonly TaskAttempt[] }; result: number[] };
   keyValues: { args: { bucket: string }; result: KeyValue[] };
+  schedules: { args: { query: ScheduleQuery; now: number }; result: ScheduleRows };
   bytesUsed: { args: Record<never, never>; result: number };
   close: { args: Record<never, never>; result: undefined };
 }
@@ -114,7 +168,3 @@ export type ThreadReply =
   | { readonly id: number; readonly error: { readonly code: ErrorCode; readonly message: string } }
   /** Not a reply: a message for the operator, with a code where it is an error. */
   | { readonly log: string; readonly code?: ErrorCode };
-
-export interface ThreadData {
-  readonly dir: string;
-}

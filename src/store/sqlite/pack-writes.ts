@@ -9,12 +9,12 @@
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { OutputStream, TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
-import { withOwnOutput } from "../small-output.js";
+import { withOwnBytes } from "../small-output.js";
 import type { SubmitRow, WriteRow } from "./messages.js";
 
-type ClaimOrSettle = Extract<Write, { op: "claim" | "settle" }>;
 type Output = Extract<Write, { op: "output" }>;
-type Plain = Exclude<WriteRow, ClaimOrSettle | Output>;
+/** A claim with limits is rare enough to be cloned. */
+type Plain = Exclude<WriteRow, Extract<Write, { op: "settle" }> | Output>;
 
 export interface PackedWrites {
   readonly numbers: Float64Array;
@@ -29,7 +29,7 @@ const SETTLE = 2;
 const OUTPUT = 3;
 const CLAIM_FIELDS = 7;
 const SETTLE_FIELDS = 5;
-const RESULT_FIELDS = 11;
+const RESULT_FIELDS = 14;
 const CHUNK_FIELDS = 6;
 const NONE = -1;
 const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
@@ -37,8 +37,15 @@ const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 type Submit = Extract<Write, { op: "submit" }>;
 
-/** `submitRow` is an argument so that the thread, which only unpacks, does not load what packs a job. */
-export function packWrites(writes: readonly Write[], submitRow: (write: Submit) => SubmitRow): PackedWrites {
+type Schedules = Extract<Write, { op: "schedule" }>;
+
+/** What packs a job. An argument, so that the thread, which only unpacks, does not load it. */
+export interface RowPackers {
+  readonly submitRow: (write: Submit) => SubmitRow;
+  readonly scheduleRow: (write: Schedules) => Extract<WriteRow, { op: "schedule" }>;
+}
+
+export function packWrites(writes: readonly Write[], { submitRow, scheduleRow }: RowPackers): PackedWrites {
   const numbers = new Float64Array(numbersNeeded(writes));
   const texts = new Texts();
   const plain: Plain[] = [];
@@ -47,7 +54,7 @@ export function packWrites(writes: readonly Write[], submitRow: (write: Submit) 
   for (const write of writes) {
     if (write.op === "settle") {
       at = packSettle(numbers, at, write, texts, output);
-    } else if (write.op === "claim") {
+    } else if (write.op === "claim" && write.limits === undefined) {
       numbers[at] = CLAIM;
       numbers[at + 1] = write.from;
       numbers[at + 2] = write.rangeId;
@@ -63,7 +70,8 @@ export function packWrites(writes: readonly Write[], submitRow: (write: Submit) 
     } else {
       numbers[at++] = PLAIN;
       if (write.op === "submit") plain.push(submitRow(write));
-      else if (write.op === "replace") plain.push({ ...write, earlierAttempts: withOwnOutput(write.earlierAttempts) });
+      else if (write.op === "schedule") plain.push(scheduleRow(write));
+      else if (write.op === "replace") plain.push({ ...write, earlierAttempts: withOwnBytes(write.earlierAttempts) });
       else plain.push(write);
     }
   }
@@ -101,9 +109,11 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
       const results = new Array<TaskResult>(next());
       for (let i = 0; i < results.length; i++) {
         const result = unpackResult(numbers, at, texts);
-        at += RESULT_FIELDS - 1;
+        at += RESULT_FIELDS - 2;
+        const valueLength = next();
         const parts = next();
         results[i] = result;
+        if (valueLength !== NONE) result.value = take(valueLength);
         if (parts === NONE) continue;
         result.output = Array.from({ length: parts }, () => ({ stream: stream(), bytes: take(next()) }));
       }
@@ -139,7 +149,7 @@ function numbersNeeded(writes: readonly Write[]): number {
     if (write.op === "settle") {
       needed += SETTLE_FIELDS + write.results.length * RESULT_FIELDS;
       for (const { output } of write.results) needed += 2 * (output?.length ?? 0);
-    } else if (write.op === "claim") needed += CLAIM_FIELDS;
+    } else if (write.op === "claim" && write.limits === undefined) needed += CLAIM_FIELDS;
     else needed += write.op === "output" ? 2 + write.chunks.length * CHUNK_FIELDS : 1;
   }
   return needed;
@@ -169,8 +179,12 @@ function packSettle(
     numbers[at + 7] = result.code ?? Number.NaN;
     numbers[at + 8] = result.signal === undefined ? NONE : texts.position(result.signal);
     numbers[at + 9] = rare(result, texts);
-    numbers[at + 10] = result.output?.length ?? NONE;
+    numbers[at + 10] = result.cpuMs ?? NONE;
+    numbers[at + 11] = result.peakMemory ?? NONE;
+    numbers[at + 12] = result.value?.length ?? NONE;
+    numbers[at + 13] = result.output?.length ?? NONE;
     at += RESULT_FIELDS;
+    if (result.value !== undefined) bytes.push(result.value);
     for (const part of result.output ?? []) {
       numbers[at++] = STREAMS.indexOf(part.stream);
       numbers[at++] = part.bytes.length;
@@ -226,6 +240,10 @@ function unpackResult(numbers: Float64Array, at: number, texts: readonly string[
   const code = field(7);
   const signal = field(8);
   const seldom = field(9);
+  const cpuMs = field(10);
+  const peakMemory = field(11);
+  if (cpuMs !== NONE) result.cpuMs = cpuMs;
+  if (peakMemory !== NONE) result.peakMemory = peakMemory;
   if (!Number.isNaN(code)) result.code = code;
   if (signal !== NONE) result.signal = texts[signal] ?? "";
   if (seldom !== 0) {

@@ -1,38 +1,42 @@
 /** The rows of finished attempts: `result` for the last one of a task, `earlier_attempt` for those before it. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { EndCounts, ResultOptions } from "../../model/store.js";
+import type { EndCounts, JobUsage, ResultOptions } from "../../model/store.js";
 import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
 import type { Database, Statement } from "./database.js";
 import { ANY_STATE, STATES, type StateQuery, stateNumber, stateQuery } from "./task-states.js";
 import type { WorkerNumbers } from "./worker-numbers.js";
 
 export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output";
-const ONE_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output, value, cpu_ms, peak_memory";
+const ONE_ROW = `(${RESULT_COLUMNS.split(",").fill("?").join(", ")})`;
 /** Rows in one statement: more of them cost no less a row. */
 const ROWS = 16;
 
 const insertInto = (table: "result" | "earlier_attempt", rows: number): string =>
   `INSERT INTO ${table} (${RESULT_COLUMNS}) VALUES ${new Array(rows).fill(ONE_ROW).join(", ")} ON CONFLICT DO NOTHING`;
 
-const selectFrom = (table: "result" | "earlier_attempt", indexed: string = table, output = "NULL"): string => `
+const selectFrom = (table: "result" | "earlier_attempt", indexed: string, bytes: string): string => `
 SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, output_bytes AS outputBytes, code, signal,
-       timed_out AS timedOut, error, ${output} AS output
+       timed_out AS timedOut, error, length(value) AS valueBytes, cpu_ms AS cpuMs, peak_memory AS peakMemory, ${bytes}
 FROM ${indexed} JOIN worker ON worker.id = ${table}.worker`;
 
 // The worker's name is found once and not looked up for every row.
 export const pageOfResults = ({ table, condition }: StateQuery): string => `
-${selectFrom("result", table, "CASE WHEN ?5 THEN output END")}
+${selectFrom("result", table, "CASE WHEN ?5 THEN output END AS output, CASE WHEN length(value) <= ?6 THEN value END AS value")}
 WHERE job = ?1 AND idx >= ?2 AND (${condition})
   AND (?4 IS NULL OR result.worker = (SELECT id FROM worker WHERE name = ?4))
 ORDER BY idx LIMIT ?3`;
 const ENDS = `
 SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, sum(state = 1) AS failed, sum(state = 2) AS cancelled
 FROM result WHERE job = ?1 AND idx BETWEEN ?2 AND ?3 GROUP BY cell ORDER BY cell`;
-const EARLIER = `${selectFrom("earlier_attempt")} WHERE job = ? AND idx = ? ORDER BY attempt`;
+const USAGE = `
+SELECT count(*) AS tasks, coalesce(sum(ended - started), 0) AS runMs, coalesce(sum(cpu_ms), 0) AS cpuMs,
+       coalesce(max(peak_memory), 0) AS peakMemory
+FROM result WHERE job = ?`;
+const EARLIER = `${selectFrom("earlier_attempt", "earlier_attempt", `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`)} WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 interface ResultRow {
   readonly index: TaskIndex;
@@ -47,6 +51,10 @@ interface ResultRow {
   readonly timedOut: number | null;
   readonly error: string | null;
   readonly output: Uint8Array | null;
+  readonly valueBytes: number | null;
+  readonly value?: Uint8Array | null;
+  readonly cpuMs: number | null;
+  readonly peakMemory: number | null;
 }
 
 export class ResultTable {
@@ -57,6 +65,7 @@ export class ResultTable {
   readonly #all: Statement;
   readonly #withState: ReadonlyMap<TaskEnd, Statement>;
   readonly #ends: Statement;
+  readonly #usage: Statement;
   readonly #earlierOf: Statement;
 
   constructor(db: Database, names: WorkerNumbers) {
@@ -67,6 +76,7 @@ export class ResultTable {
     this.#all = db.prepare(pageOfResults(ANY_STATE));
     this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(stateQuery(state)))]));
     this.#ends = db.prepare(ENDS);
+    this.#usage = db.prepare(USAGE);
     this.#earlierOf = db.prepare(EARLIER);
   }
 
@@ -94,10 +104,10 @@ export class ResultTable {
     }
   }
 
-  page(job: JobId, { from, limit, filter = {}, withOutput = false }: ResultOptions): TaskResult[] {
+  page(job: JobId, { from, limit, filter = {}, withOutput = false, maxValue = -1 }: ResultOptions): TaskResult[] {
     const { states, worker } = filter;
     const read = (page: Statement | undefined): ResultRow[] =>
-      page?.all(job, from, limit, worker ?? null, Number(withOutput)) ?? [];
+      page?.all(job, from, limit, worker ?? null, Number(withOutput), maxValue) ?? [];
     if (states === undefined) return read(this.#all).map(resultFrom);
     // Each state by its own index, in order; as many of each as are wanted of all.
     const rows = [...new Set(states)].flatMap((state) => read(this.#withState.get(state)));
@@ -107,6 +117,11 @@ export class ResultTable {
 
   endCounts(job: JobId, { first, last }: Range, cellSize: number): EndCounts[] {
     return this.#ends.all(job, first, last, cellSize);
+  }
+
+  usage(job: JobId): JobUsage {
+    const found: JobUsage | undefined = this.#usage.get(job);
+    return found ?? { tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0 };
   }
 
   earlierAttempts(job: JobId, index: TaskIndex): TaskResult[] {
@@ -135,7 +150,7 @@ export class ResultTable {
   }
 
   #pushRow(values: Value[], job: JobId, result: TaskResult): void {
-    const { code, signal, timedOut, error, output } = result;
+    const { code, signal, timedOut, error, output, value } = result;
     values.push(
       job,
       result.index,
@@ -150,6 +165,9 @@ export class ResultTable {
       timedOut === undefined ? null : Number(timedOut),
       error ?? null,
       output === undefined ? null : encodeSmallOutput(output),
+      value ?? null,
+      result.cpuMs ?? null,
+      result.peakMemory ?? null,
     );
   }
 }
@@ -157,7 +175,7 @@ export class ResultTable {
 type Value = number | string | Uint8Array | null;
 
 function resultFrom(row: ResultRow): TaskResult {
-  const { code, signal, timedOut, error, output, state, ...rest } = row;
+  const { code, signal, timedOut, error, output, valueBytes, value, cpuMs, peakMemory, state, ...rest } = row;
   return {
     ...rest,
     state: STATES[state] ?? "failed",
@@ -166,5 +184,9 @@ function resultFrom(row: ResultRow): TaskResult {
     ...(timedOut === null ? {} : { timedOut: timedOut === 1 }),
     ...(error === null ? {} : { error }),
     ...(output === null ? {} : { output: decodeSmallOutput(output) }),
+    ...(valueBytes === null ? {} : { valueBytes }),
+    ...(value == null ? {} : { value }),
+    ...(cpuMs === null ? {} : { cpuMs }),
+    ...(peakMemory === null ? {} : { peakMemory }),
   };
 }

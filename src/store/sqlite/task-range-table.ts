@@ -4,7 +4,7 @@ import type { ClaimedRange, Epoch, TaskRange } from "../../model/store.js";
 import type { Database } from "./database.js";
 
 export const TASK_RANGE_COLUMNS =
-  "id, job, first, last, attempt, failures, crashes, not_before AS notBefore, avoid, worker";
+  "id, job, first, last, attempt, failures, crashes, not_before AS notBefore, wait_ms AS waitMs, avoid, worker";
 
 export interface TaskRangeRow {
   readonly id: TaskRangeId;
@@ -15,25 +15,28 @@ export interface TaskRangeRow {
   readonly failures: number;
   readonly crashes: number;
   readonly notBefore: number;
+  readonly waitMs: number | null;
   readonly avoid: WorkerId | null;
   readonly worker: WorkerId | null;
 }
 
-export function taskRangeFrom({ avoid, worker, ...row }: TaskRangeRow): TaskRange {
-  return { ...row, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
+export function taskRangeFrom({ waitMs, avoid, worker, ...row }: TaskRangeRow): TaskRange {
+  const wait = waitMs === null ? {} : { waitMs };
+  return { ...row, ...wait, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
 }
 
 const INSERT = `
-INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export type InsertTaskRange = (taskRange: TaskRange, epoch: Epoch) => void;
 
 export function prepareInsertTaskRange(db: Database): InsertTaskRange {
   const insert = db.prepare(INSERT);
   return (taskRange, epoch) => {
-    const { id, job, first, last, attempt, failures, crashes, notBefore, avoid, worker } = taskRange;
-    insert.run(id, job, first, last, attempt, failures, crashes, notBefore, avoid ?? null, worker ?? null, epoch);
+    const { id, job, first, last, attempt, failures, crashes, notBefore, waitMs, avoid, worker } = taskRange;
+    const texts = [avoid ?? null, worker ?? null];
+    insert.run(id, job, first, last, attempt, failures, crashes, notBefore, waitMs ?? null, ...texts, epoch);
   };
 }
 

@@ -5,27 +5,47 @@
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { threadFile } from "../../base/package.js";
-import type { CallName, Calls, StoreLog, ThreadData, ThreadReply } from "./messages.js";
+import type { CallName, Calls, StoreLog, ThreadReply } from "./messages.js";
 
 interface PendingCall {
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: LaboroError) => void;
 }
 
+let early: ThreadCalls | undefined;
+
 export class ThreadCalls {
   readonly #worker: Worker;
   readonly #pending = new Map<number, PendingCall>();
   #count = 0;
   #failure: LaboroError | undefined;
+  #log: StoreLog;
 
-  constructor(data: ThreadData, log: StoreLog, file: URL = threadFile("thread.js", import.meta.url)) {
-    this.#worker = new Worker(file, { workerData: data, name: "laboro-store" });
+  constructor(log: StoreLog, file: URL = threadFile("thread.js", import.meta.url)) {
+    this.#log = log;
+    this.#worker = new Worker(file, { name: "laboro-store" });
     this.#worker.on("message", (reply: ThreadReply) => {
-      if ("log" in reply) log(reply.log, reply.code);
+      if ("log" in reply) this.#log(reply.log, reply.code);
       else this.#settle(reply);
     });
     this.#worker.on("error", (cause) => this.#refuseAll(`its thread failed: ${cause.message}`, cause));
     this.#worker.on("exit", (code) => this.#refuseAll(`its thread has ended (${code})`));
+  }
+
+  /** Starts the thread of the next store early: it loads its code meanwhile. It does not keep the process alive. */
+  static startEarly(): void {
+    if (early !== undefined) return;
+    early = new ThreadCalls(() => {});
+    early.#worker.unref();
+  }
+
+  /** The thread that was started early, or a new one. */
+  static start(log: StoreLog): ThreadCalls {
+    const calls = early ?? new ThreadCalls(log);
+    early = undefined;
+    calls.#log = log;
+    calls.#worker.ref();
+    return calls;
   }
 
   call<Name extends CallName>(

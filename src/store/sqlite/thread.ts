@@ -1,16 +1,15 @@
 /** The database's thread: answers calls one after the other, in the order in which they came. */
-import { parentPort, workerData } from "node:worker_threads";
+import { parentPort } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
-import type { Calls, StoreLog, ThreadData, ThreadReply, ThreadRequest } from "./messages.js";
+import type { Calls, StoreLog, ThreadReply, ThreadRequest } from "./messages.js";
 import { packWriteResults } from "./pack-write-results.js";
 import { unpackWrites } from "./pack-writes.js";
 import { extendWal } from "./wal-file.js";
 
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");
-const data: ThreadData = workerData;
 const log: StoreLog = (line, code) =>
   port.postMessage({ log: line, ...(code === undefined ? {} : { code }) } satisfies ThreadReply);
 let engine: Engine | undefined;
@@ -38,7 +37,7 @@ port.on("message", (request: ThreadRequest) => {
   try {
     reply = { id: request.id, result: answer(request) };
   } catch (cause) {
-    const { code, message } = storeFailure(cause, engine?.path ?? data.dir);
+    const { code, message } = storeFailure(cause, engine?.path ?? (request.call === "open" ? request.args.dir : ""));
     reply = { id: request.id, error: { code, message } };
   }
   port.postMessage(reply);
@@ -47,7 +46,7 @@ port.on("message", (request: ThreadRequest) => {
 
 function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] {
   if (request.call === "open") {
-    engine = new Engine(data.dir);
+    engine = new Engine(request.args.dir);
     return engine.begin(request.args.now, log);
   }
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");
@@ -58,10 +57,16 @@ function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] 
       return engine.jobs.find(request.args.id);
     case "jobs":
       return engine.jobs.page(request.args.before, request.args.limit, request.args.filter);
+    case "expiredJobs":
+      return engine.expiredJobs(request.args.now, request.args.keep, request.args.limit);
+    case "nextDelayed":
+      return engine.jobs.nextDelayed();
     case "results":
       return engine.results.page(request.args.job, request.args);
     case "endCounts":
       return engine.results.endCounts(request.args.job, request.args.range, request.args.cellSize);
+    case "usage":
+      return engine.results.usage(request.args.job);
     case "earlierAttempts":
       return engine.results.earlierAttempts(request.args.job, request.args.index);
     case "entries":
@@ -74,6 +79,8 @@ function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] 
     }
     case "keyValues":
       return engine.keyValues(request.args.bucket);
+    case "schedules":
+      return engine.schedules.read(request.args.query, request.args.now);
     case "bytesUsed":
       return engine.bytesUsed();
     case "close":

@@ -28,6 +28,9 @@ export interface ProcessEnd {
   /** Milliseconds since 1970. */
   readonly started: number;
   readonly ended: number;
+  /** See model/outcome.ts. */
+  readonly cpuMs?: number;
+  readonly peakMemory?: number;
 }
 
 /** Both calls come from the event loop, never from within `run`, and none follows `ended`. */

@@ -4,17 +4,20 @@
  * closes, even by kill -9 of the agent, it sends SIGTERM to all of them, SIGKILL a second later, removes the agent's folder of
  * pipes and ends.
  *
+ *     unused     no process and no folder: a worker that only calls functions needs neither
  *     watching   receives every change; if it dies, it is started again with the whole list
  *     closed     has received the empty list, and its pipe is closed
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { quote } from "../../model/shell-words.js";
 
 export interface GuardianOptions {
   readonly shell: readonly [string, ...string[]];
-  /** Removed when the agent is gone. */
-  readonly dir: string;
+  /** Where the agent's folder of pipes is made. */
+  readonly parent: string;
 }
 
 const RESTART_MS = 200;
@@ -23,11 +26,20 @@ export class Guardian {
   private readonly options: GuardianOptions;
   private readonly groups = new Set<number>();
   private child: ChildProcess | undefined;
+  private folder: string | undefined;
   private closed = false;
 
   constructor(options: GuardianOptions) {
     this.options = options;
-    this.start();
+  }
+
+  /** Starts it, if this is the first call. Returns the agent's folder of pipes, which it removes when the agent is gone. */
+  open(): string {
+    if (this.folder === undefined) {
+      this.folder = mkdtempSync(join(this.options.parent, "laboro-"));
+      this.start(this.folder);
+    }
+    return this.folder;
   }
 
   get pid(): number | undefined {
@@ -36,6 +48,7 @@ export class Guardian {
 
   watch(group: number): void {
     this.groups.add(group);
+    this.open();
     this.sendGroups();
   }
 
@@ -44,21 +57,21 @@ export class Guardian {
     this.sendGroups();
   }
 
-  /** Ends it without harm to any group. It removes the folder. */
-  close(): Promise<void> {
+  /** Ends it without harm to any group. The folder is removed here: that takes no process. */
+  async close(): Promise<void> {
     this.closed = true;
     this.groups.clear();
-    this.sendGroups();
+    if (this.folder !== undefined) rmSync(this.folder, { recursive: true, force: true });
     const child = this.child;
-    if (child?.pid === undefined) return Promise.resolve();
-    return new Promise((resolve) => {
+    if (child?.pid === undefined) return;
+    await new Promise<void>((resolve) => {
       child.ref();
       child.once("exit", () => resolve());
-      child.stdin?.end();
+      child.stdin?.end("trap - EXIT\n");
     });
   }
 
-  private start(): void {
+  private start(dir: string): void {
     const [file, ...args] = this.options.shell;
     const child = spawn(file, args, { detached: true, cwd: "/", stdio: ["pipe", "ignore", "ignore"] });
     this.child = child;
@@ -66,13 +79,13 @@ export class Guardian {
     const lost = (): void => {
       if (this.child !== child) return;
       this.child = undefined;
-      if (!this.closed) setTimeout(() => this.closed || this.start(), RESTART_MS).unref();
+      if (!this.closed) setTimeout(() => this.closed || this.start(dir), RESTART_MS).unref();
     };
     child.once("error", lost);
     child.once("exit", lost);
     // The guardian does not keep the agent's event loop alive.
     child.unref();
-    child.stdin?.write(preamble(this.options.dir), "latin1");
+    child.stdin?.write(preamble(dir), "latin1");
     this.sendGroups();
   }
 

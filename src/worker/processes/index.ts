@@ -1,8 +1,7 @@
 /** Starts commands quickly whatever the memory size of the agent, and leaves none behind. */
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { accessSync, constants } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Guardian } from "./guardian.js";
 import { SlotShell } from "./slot-shell.js";
 
@@ -30,17 +29,18 @@ export interface Slots {
   close(): Promise<void>;
 }
 
-/** Slots that share a guardian. Their shells start at first use. */
+/** Slots that share a guardian. Guardian and shells start at first use. */
 export function openSlots(options: SlotsOptions): Slots {
-  const dir = mkdtempSync(join(options.dir ?? tmpdir(), "laboro-"));
+  const parent = options.dir ?? tmpdir();
+  accessSync(parent, constants.W_OK | constants.X_OK);
   const shell = options.shell ?? (["/bin/sh"] as const);
-  const guardian = new Guardian({ shell, dir });
+  const guardian = new Guardian({ shell, parent });
   const { OLDPWD: _, ...env } = options.env ?? process.env;
   const now = options.now ?? Date.now;
   const slots: SlotShell[] = [];
   const grow = (count: number): void => {
     for (let index = slots.length; index < count; index++) {
-      slots.push(new SlotShell({ dir: join(dir, `slot${index}`), guardian, shell, env, now }));
+      slots.push(new SlotShell({ name: `slot${index}`, guardian, shell, env, now }));
     }
   };
   grow(options.count);
@@ -51,8 +51,6 @@ export function openSlots(options: SlotsOptions): Slots {
     close: async () => {
       await Promise.all(slots.map((slot) => slot.close()));
       await guardian.close();
-      // In case the guardian was just being restarted.
-      rmSync(dir, { recursive: true, force: true });
     },
   };
 }

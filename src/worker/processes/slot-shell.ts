@@ -17,6 +17,7 @@
  */
 
 import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { latin1 } from "../../model/shell-words.js";
@@ -28,11 +29,12 @@ import type { OutputPipes } from "./output-pipes.js";
 import { signalName, type TaskReport } from "./report.js";
 import { directScript, needsNoSubshell, subshellScript } from "./script.js";
 import { neverStarted, startError } from "./start-error.js";
+import { ShellUsage } from "./usage.js";
 import { agentDirectory, type Directory, type Place, placeAt, UNKNOWN_DIRECTORY } from "./working-directory.js";
 
 export interface SlotOptions {
-  /** The path at which the slot's shells make their folders of pipes, a number added for each. */
-  readonly dir: string;
+  /** The shells make their folders of pipes by this name in the guardian's folder, a number added for each. */
+  readonly name: string;
   readonly guardian: Guardian;
   readonly shell: readonly [string, ...string[]];
   readonly env: NodeJS.ProcessEnv;
@@ -75,6 +77,7 @@ export class SlotShell {
   private output: OutputPipes | undefined;
   private task: SlotCommand | undefined;
   private leftoverGrace: NodeJS.Timeout | undefined;
+  private usage: ShellUsage | undefined;
   /** Where the shell is, if it has left the agent's own directory. */
   private workingDirectory: Directory | undefined;
   private readonly baseDirectory = agentDirectory();
@@ -164,11 +167,10 @@ export class SlotShell {
   private startShell(): void {
     this.generation += 1;
     this.workingDirectory = undefined;
-    const dir = this.shellDir();
     const { shell, env, guardian } = this.options;
     try {
       this.helper = new HelperShell(
-        { dir, shell, env },
+        { dir: this.shellDir(), shell, env },
         {
           ready: (output) => this.onReady(output),
           output: (stream, bytes) => this.onOutput(stream, bytes),
@@ -186,11 +188,12 @@ export class SlotShell {
   }
 
   private shellDir(): string {
-    return `${this.options.dir}.${this.generation}`;
+    return join(this.options.guardian.open(), `${this.options.name}.${this.generation}`);
   }
 
   private onReady(output: OutputPipes): void {
     this.output = output;
+    this.usage = ShellUsage.open(this.helper?.pid);
     if (this.state === "starting") this.becomeIdle();
   }
 
@@ -206,6 +209,7 @@ export class SlotShell {
     task.direct = place !== undefined;
     if (place?.enter !== undefined) this.workingDirectory = place.directory;
     task.started = this.options.now();
+    this.usage?.begin();
     this.output?.begin();
     this.helper?.send(text);
   }
@@ -347,7 +351,7 @@ export class SlotShell {
   }
 
   private onGone(end: HelperEnd): void {
-    const { helper, task, state } = this;
+    const { helper, task, state, usage } = this;
     clearTimeout(this.leftoverGrace);
     if (helper?.pid !== undefined) this.options.guardian.unwatch(helper.pid);
     removeQuietly(this.shellDir());
@@ -358,6 +362,8 @@ export class SlotShell {
       if (state === "starting") this.finish(task, { error: `the slot's shell did not start: ${end.reason}` });
       else this.startShell();
     } else if (task !== undefined && task.stage !== "cancelled") this.finish(task, endedWithShell(task, end));
+    usage?.close();
+    this.usage = undefined;
     for (const resolve of this.whenClosed.splice(0)) resolve();
   }
 
@@ -366,7 +372,7 @@ export class SlotShell {
     clearTimeout(task.grace);
     this.deliverHeld(task);
     this.task = undefined;
-    task.sink.ended({ ...how, started: task.started, ended: this.options.now() });
+    task.sink.ended({ ...how, started: task.started, ended: this.options.now(), ...this.usage?.end() });
   }
 }
 

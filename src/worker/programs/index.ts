@@ -2,10 +2,9 @@
 import { mkdirSync, rmSync } from "node:fs";
 import type { Log } from "../../base/log.js";
 import { openSlots, type SlotShell, type Slots } from "../processes/index.js";
-import type { Handler } from "../services.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
 import { ObjectPool } from "./object-pool.js";
-import { oneShot } from "./one-shot.js";
+import { oneShot, type ProgramHandler } from "./one-shot.js";
 import { PersistentProcess } from "./persistent-process.js";
 
 /** Started for each call (`once`), or persistent, with one of the framings. */
@@ -13,9 +12,11 @@ export type ServiceMode = "once" | FramingName;
 
 export const SERVICE_MODES: readonly ServiceMode[] = ["once", "lines", "length"];
 
+/** A program that answers requests. */
 export interface ServiceProgram {
   /** A command line for /bin/sh. */
   readonly command: string;
+  /** `once` if absent: a process for each request. */
   readonly mode?: ServiceMode;
 }
 
@@ -32,7 +33,7 @@ export interface ProgramsOptions {
 }
 
 export interface Programs {
-  readonly handlers: Readonly<Record<string, Handler>>;
+  readonly handlers: Readonly<Record<string, ProgramHandler>>;
   /** Raises the number of concurrent calls to `count`, if that is more. */
   grow(count: number): void;
   /** Processes have the grace between SIGTERM and SIGKILL. Resolves when no process and no file is left. */
@@ -49,7 +50,7 @@ export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>,
   const shells = new ObjectPool<SlotShell>(slots.slots);
   const processes = new Set<PersistentProcess>();
   const pools: ObjectPool<PersistentProcess>[] = [];
-  const handlers: Record<string, Handler> = {};
+  const handlers: Record<string, ProgramHandler> = {};
   for (const [service, { command, mode = "once" }] of entries) {
     handlers[service] =
       mode === "once"
@@ -81,7 +82,7 @@ function persistentProgram(
   { count, env, graceMs, log }: ProgramsOptions,
   processes: Set<PersistentProcess>,
   pools: ObjectPool<PersistentProcess>[],
-): Handler {
+): ProgramHandler {
   const pool = new ObjectPool<PersistentProcess>([], count, () => {
     const process = new PersistentProcess({
       ...{ service, command, framing: FRAMINGS[mode], env, guardian, graceMs, log },

@@ -7,9 +7,11 @@ import { join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
 import { REPLY_LIMIT } from "../calls.js";
 import type { SlotShell } from "../processes/index.js";
-import type { Handler } from "../services.js";
+import type { Answer } from "../services.js";
 import type { ObjectPool } from "./object-pool.js";
 import { describeEnd, StderrTail } from "./stderr-tail.js";
+
+export type ProgramHandler = (body: Uint8Array, call: { readonly signal: AbortSignal }) => Promise<Answer>;
 
 export interface OneShotOptions {
   readonly service: string;
@@ -22,7 +24,7 @@ export interface OneShotOptions {
 
 let files = 0;
 
-export function oneShot(options: OneShotOptions): Handler {
+export function oneShot(options: OneShotOptions): ProgramHandler {
   return async (body, { signal }) => {
     const shell = await options.shells.acquire(signal);
     const file = body.length === 0 ? undefined : join(options.dir, `body${++files}`);

@@ -9,7 +9,8 @@ import { writeFileAtomically } from "../../base/files/durable.js";
 import { acquireLock } from "../../base/files/lock.js";
 import { openPrivateDirectory } from "../../base/files/private-directory.js";
 import type { WorkerId } from "../../model/ids.js";
-import { newWorkerSecret, SHORTEST_SECRET, workerIdOf } from "../../protocols/laboro/worker-identity.js";
+import { SHORTEST_SECRET } from "../../protocols/laboro/codec-fields.js";
+import { newWorkerSecret, workerIdOf } from "../../protocols/laboro/worker-identity.js";
 
 export interface WorkerDirectory {
   readonly id: WorkerId;
@@ -27,16 +28,17 @@ export interface WorkerDirectory {
   release(): void;
 }
 
-/** Creates the directory, or opens the one that an earlier process of this worker left. */
-export function openWorkerDirectory(directory: string): WorkerDirectory {
+/**
+ * Creates the directory, or opens the one that an earlier process of this worker left. With `shared: false` it is
+ * not locked: it is temporary, or its worker lives and ends with a broker in this process.
+ */
+export function openWorkerDirectory(directory: string, { shared }: { readonly shared: boolean }): WorkerDirectory {
   const outputDirectory = join(directory, "out");
   try {
     openPrivateDirectory(resolve(directory));
-    const lock = acquireLock(
-      join(directory, "lock"),
-      `the worker directory ${directory}`,
-      "Give this one another --name",
-    );
+    const lock = shared
+      ? acquireLock(join(directory, "lock"), `the worker directory ${directory}`, "Give this one another --name")
+      : undefined;
     try {
       fs.mkdirSync(outputDirectory, { recursive: true, mode: 0o700 });
       const secret = readOrCreateSecret(join(directory, "worker-secret"));
@@ -47,10 +49,10 @@ export function openWorkerDirectory(directory: string): WorkerDirectory {
         brokersPath: join(directory, "brokers.json"),
         storePath: join(directory, "store.json"),
         outputDirectory,
-        release: () => lock.release(),
+        release: () => lock?.release(),
       };
     } catch (cause) {
-      lock.release();
+      lock?.release();
       throw cause;
     }
   } catch (cause) {

@@ -2,9 +2,9 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseJoinUrls } from "../../../src/client/find-broker.js";
 import { connect } from "../../../src/entries/client.js";
 import { startWorker } from "../../../src/entries/worker.js";
+import { parseJoinUrls } from "../../../src/protocols/laboro/broker-address.js";
 import { until } from "../../support/wait.js";
 import { atEnd, type Member, openGroup, PATIENCE_MS } from "./kit.js";
 

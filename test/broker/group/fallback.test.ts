@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../../src/broker/options.js";
 import { connect } from "../../../src/entries/client.js";
 import { startBroker } from "../../../src/server.js";
-import { freePort } from "../../support/site.js";
+import { freePort } from "../../support/free-port.js";
 import { until } from "../../support/wait.js";
 import { atEnd, joined, type Member, openGroup, PATIENCE_MS, type TestGroup } from "./kit.js";
 

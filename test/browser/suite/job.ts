@@ -91,7 +91,7 @@ export function describeJob(browser: () => Browser): void {
     await visitor.go(`/ui/jobs/${job.id}`);
     const dialog = page.getByRole("dialog");
     await page.getByRole("button", { name: "Hold" }).click();
-    await dialog.getByText("None of its 3 waiting tasks is handed out").waitFor();
+    await dialog.getByText("None of its 3 waiting tasks is started").waitFor();
     await page.keyboard.press("Escape");
     expect(await state()).toBe("waiting");
     await page.getByRole("button", { name: "Hold" }).click();
@@ -108,7 +108,7 @@ export function describeJob(browser: () => Browser): void {
     await visitor.sees("wrong seed");
     expect((await job.info()).reason).toBe("wrong seed");
     await page.getByRole("button", { name: "Rerun failed" }).click();
-    await dialog.getByText("3 tasks that were cancelled will wait again").waitFor();
+    await dialog.getByText("3 tasks that were cancelled will run again").waitFor();
     await dialog.getByRole("button", { name: "Run again" }).click();
     await until("it waits again", async () => (await state()) === "waiting", PATIENCE_MS);
     await visitor.leave();

@@ -1,4 +1,5 @@
 /** The login of a browser: which links let it in, what it keeps, and what other servers of this machine get of it. */
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -10,6 +11,7 @@ import { BrowserLogin, SESSION_MS } from "../../../src/broker/access/browser-log
 import { connect } from "../../../src/entries/client.js";
 import { startBroker } from "../../../src/server.js";
 import { atEnd } from "../../support/at-end.js";
+import { freePort } from "../../support/free-port.js";
 import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { Scene } from "../scene.js";
@@ -185,7 +187,7 @@ export function describeLogin(browser: () => Browser): void {
   it("lasts over a restart of the broker, after which the page goes on", async () => {
     const dir = mkdtempSync(join(tmpdir(), "laboro-login-"));
     atEnd(() => rmSync(dir, { recursive: true, force: true }));
-    const first = await startBroker({ dir, port: 0 });
+    const first = await startBroker({ dir, port: await freePort() });
     const visitor = await Visitor.come(browser(), first);
     await visitor.page.getByRole("link", { name: "Jobs", exact: true }).click();
     await first.stop();

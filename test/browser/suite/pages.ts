@@ -1,8 +1,9 @@
 /** Every page, looked at: what stands there, in both colours, and what axe has against it. */
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
-import { type Jobs, Scene, submitJobs } from "../scene.js";
+import { type Jobs, Scene, sh, submitJobs } from "../scene.js";
 import { Visitor } from "../visitor.js";
 
 export function describePages(browser: () => Browser): void {
@@ -20,8 +21,15 @@ export function describePages(browser: () => Browser): void {
     await scene.worker({ name: "bert", slots: 8 });
     jobs = await submitJobs(scene);
     for (let i = 0; i < 20; i++) await scene.client.request("shout", "hello");
+    await scene.client.ask("limitSet", { name: "hourly", running: 3, rate: { starts: 100, intervalMs: 3_600_000 } });
+    await scene.client.ask("limitSet", { name: "nothing", running: 0 });
     await scene.client.ask("configSet", { settings: { note: "first" } });
     await scene.client.ask("configSet", { settings: { note: "second", verbose: true } });
+    await scene.client.schedules.set("nightly", {
+      ...{ cron: "0 3 * * *", timeZone: "Europe/Prague", overlap: "skip" },
+      job: { recipe: sh("./nightly --full | tee report.txt"), held: true },
+    });
+    await scene.client.schedules.set("poll-api", { everyMs: 600_000, job: { recipe: TRUE }, paused: true });
     // The charts need no wait.
     await scene.broker.core.history.tick(Date.now() - 5_000);
     await scene.broker.core.history.tick(Date.now());
@@ -35,8 +43,10 @@ export function describePages(browser: () => Browser): void {
     ["job", `/ui/jobs/${jobs.failed.id}`, (visitor) => visitor.sees("exit 3")],
     ["task", `/ui/jobs/${jobs.failed.id}/tasks/4`, (visitor) => visitor.sees("no convergence for seed 7")],
     ["task-waiting", `/ui/jobs/${jobs.running.id}/tasks/40`, (visitor) => visitor.sees("Why?")],
+    ["schedules", "/ui/schedules", (visitor) => visitor.sees("poll-api")],
     ["workers", "/ui/workers", (visitor) => visitor.sees("bert")],
     ["services", "/ui/services", (visitor) => visitor.sees("shout")],
+    ["limits", "/ui/limits", (visitor) => visitor.sees("hourly")],
     ["brokers", "/ui/brokers", (visitor) => visitor.sees("this one")],
     ["config", "/ui/config", (visitor) => visitor.sees("version 2")],
     ["connections", "/ui/connections", (visitor) => visitor.sees("laboro.1")],
@@ -64,6 +74,13 @@ export function describePages(browser: () => Browser): void {
       await visitor.shoot(`${name}-phone`);
       const width = Number(await visitor.page.evaluate("document.documentElement.scrollWidth"));
       if (width > 390) wide.push(`${name}: ${width}`);
+      for (const link of await visitor.page.locator("header nav a").all()) {
+        const { x = 0, width: ofLink = 0 } = (await link.boundingBox()) ?? {};
+        if (x < 0 || ofLink === 0 || x + ofLink > 390) wide.push(`${name}: ${await link.textContent()}`);
+      }
+      const clipped =
+        "[...document.querySelectorAll('.badge')].filter((one) => one.scrollWidth > one.clientWidth).length";
+      if (Number(await visitor.page.evaluate(clipped)) > 0) wide.push(`${name}: a badge is clipped`);
     }
     expect(wide).toEqual([]);
     await visitor.leave();
@@ -80,6 +97,10 @@ export function describePages(browser: () => Browser): void {
     expect(await visitor.page.locator(".chart canvas").count()).toBe(4);
     const chart = visitor.page.getByRole("img", { name: /^Throughput, chart over time\. Now: succeeded/ });
     await chart.waitFor();
+    const legends = `[...document.querySelectorAll(".legend")].map((legend) =>
+      [...legend.querySelectorAll("i")].map((swatch) => getComputedStyle(swatch).backgroundColor))`;
+    for (const colours of (await visitor.page.evaluate(legends)) as string[][])
+      expect(new Set(colours).size).toBe(colours.length);
     const problem = visitor.page.locator(".problems li", { hasText: "needs a gpu waits" });
     expect(await problem.textContent()).toContain("it needs 1 gpu, the most that a worker has is 0");
     await problem.getByRole("link").click();
@@ -104,6 +125,27 @@ export function describePages(browser: () => Browser): void {
     await visitor.page.goBack();
     await visitor.sees("later");
     await visitor.leave();
+  });
+
+  it("show limits, and which jobs wait for them", async () => {
+    const recipe = { kind: "command", argv: ["true"] } as const;
+    const job = await scene.client.submit({ name: "limited", recipe, count: 7, limits: ["hourly", "nothing"] });
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.page.getByRole("link", { name: "Limits" }).click();
+    const row = visitor.page.locator("tbody tr", { hasText: "hourly" });
+    await row.waitFor();
+    expect(await row.locator("td").allTextContents()).toEqual([
+      "hourly",
+      "0/3",
+      "0/100 in 1h",
+      "–",
+      "7",
+      String(job.id),
+    ]);
+    await row.getByRole("link").click();
+    await visitor.sees("hourly, nothing");
+    await visitor.leave();
+    await job.cancel();
   });
 
   it("show services with their figures, and what workers are told with its history", async () => {

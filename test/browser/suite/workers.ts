@@ -48,7 +48,7 @@ export function describeWorkers(browser: () => Browser): void {
     await side.getByText(/^0 of 1\d, 0%$/).waitFor();
     await side.getByRole("button", { name: "Forgive" }).click();
     await visitor.page.getByRole("dialog").getByRole("button", { name: "Forgive worker" }).click();
-    await visitor.sees("carl starts with good standing");
+    await visitor.sees("carl has good standing again");
     const carl = async () => (await scene.client.workers()).find(({ name }) => name === "carl");
     await until("it is good", async () => (await carl())?.standing === "good", PATIENCE_MS);
     await visitor.leave();

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { checkNode } from "../../../src/cli/verbs/doctor/machine.js";
+import { checkNode } from "../../../src/cli/verbs/doctor.js";
 import { REPOSITORY } from "../../support/launched.js";
 
 const textOf = (path: string): string => readFileSync(join(REPOSITORY, path), "utf8");

@@ -32,7 +32,7 @@ describe("standard input of laboro run", () => {
     expect((await runWith(place, "1\n", "--each-line", "-", "echo", "x")).stdout).toBe("x 1\n");
     const twice = await runWith(place, "1\n", "--stdin", "-", "cat {}");
     expect(twice).toMatchObject({ code: 2 });
-    expect(twice.stderr).toContain("standard input is named twice");
+    expect(twice.stderr).toContain("standard input is given twice");
   });
 
   it("is not read for a command that needs no entry", async () => {
@@ -142,7 +142,7 @@ describe("placeholders of laboro run", () => {
 
   it("need a place of their own after a comment", async () => {
     const { run } = openPlace();
-    expect((await run("echo a # b", ":::", "x")).stderr).toContain("write {} where the entry is to stand");
+    expect((await run("echo a # b", ":::", "x")).stderr).toContain("write {} where the entry belongs");
   });
 });
 

@@ -173,7 +173,7 @@ describe("laboro run", () => {
     [["--each-line", "missing", "echo"], "missing"],
     [["--slots", "-1", "echo"], "--slots"],
     [["--time-limit", "soon", "echo"], "soon"],
-    [["echo", ":::+", "a"], "there is none"],
+    [["echo", ":::+", "a"], "needs a list before it"],
     [["echo", ":::", "a\tb", ":::", "c"], "tab"],
     [
       ["echo", ":::", ...Array.from({ length: 1_001 }, String), ":::", ...Array.from({ length: 1_000 }, String)],

@@ -1,7 +1,7 @@
 /** The consoles of `laboro rr`. */
 import { type ChildProcess, spawn } from "node:child_process";
+import { freePort } from "../../support/free-port.js";
 import { LABORO } from "../../support/launched.js";
-import { freePort } from "../../support/site.js";
 import { until } from "../../support/wait.js";
 
 const DEADLINE = 60_000;
@@ -12,8 +12,8 @@ export class Console {
   #said = "";
   #looked = 0;
 
-  constructor(args: readonly string[], temporary: string) {
-    this.#child = spawn(process.execPath, [LABORO, "rr", ...args], { env: { ...process.env, TMPDIR: temporary } });
+  constructor(args: readonly string[], temporary: string, program: readonly string[] = [LABORO, "rr"]) {
+    this.#child = spawn(process.execPath, [...program, ...args], { env: { ...process.env, TMPDIR: temporary } });
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
       stream?.setEncoding("utf8").on("data", (text: string) => {
         this.#said += text;
@@ -38,12 +38,20 @@ export class Console {
   /** Waits until this comes after the last line that was typed; gives what came. */
   async says(text: string | RegExp): Promise<string> {
     const fresh = (): string => this.#said.slice(this.#looked);
-    await until(`it says ${text}; it said ${this.#said.slice(-500)}`, () => fresh().match(text) !== null, DEADLINE);
+    await until(
+      () => `it says ${text}; it said ${this.#said.slice(-500)}`,
+      () => fresh().match(text) !== null,
+      DEADLINE,
+    );
     return fresh();
   }
 
   async exit(): Promise<number | null> {
-    await until("it ends", () => this.#child.exitCode !== null || this.#child.signalCode !== null, DEADLINE);
+    await until(
+      () => `it ends; it said ${this.#said.slice(-500)}`,
+      () => this.#child.exitCode !== null || this.#child.signalCode !== null,
+      DEADLINE,
+    );
     return this.#child.exitCode;
   }
 

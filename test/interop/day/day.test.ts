@@ -12,9 +12,10 @@ import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/work
 import { startRunner } from "../../../src/protocols/runexp/runner/index.js";
 import { startScale0Worker } from "../../../src/protocols/scale0/worker/worker.js";
 import { resultsOf } from "../../support/batch.js";
+import { freePort } from "../../support/free-port.js";
 import { CALL_NOTHING, NOTHING } from "../../support/recipes.js";
 import { scaled } from "../../support/scale.js";
-import { again, freePort, type Site, sites } from "../../support/site.js";
+import { again, type Site, sites } from "../../support/site.js";
 import { until } from "../../support/wait.js";
 
 const newSite = sites();

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseListener } from "../../../src/broker/listeners/listener-requests.js";
+import { parseListener } from "../../../src/broker/listeners/listener.js";
 import { openCliShop } from "../../cli/support/cli.js";
 import { REPOSITORY } from "../../support/launched.js";
 import { gather } from "./crowd.js";

@@ -2,13 +2,9 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
-import {
-  decodeMessageV1,
-  encodeMessageV1,
-  type MessageV1,
-  STREAM_LAYOUT_V1,
-} from "../../../src/protocols/fuq/codec-v1.js";
-import { Framer } from "../../../src/protocols/fuq/framer.js";
+import { decodeMessageV1, encodeMessageV1, Framer, STREAM_LAYOUT_V1 } from "../../../src/protocols/fuq/codec.js";
+
+import type { MessageV1 } from "../../../src/protocols/fuq/messages.js";
 import { scaled } from "../../support/scale.js";
 
 const TASK = {

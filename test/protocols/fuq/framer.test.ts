@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { encodeMessage, MESSAGE_LIMIT, STREAM_LAYOUT } from "../../../src/protocols/fuq/codec.js";
-import { Framer } from "../../../src/protocols/fuq/framer.js";
+import { encodeMessage, Framer, MESSAGE_LIMIT, STREAM_LAYOUT } from "../../../src/protocols/fuq/codec.js";
+
 import type { Message } from "../../../src/protocols/fuq/messages.js";
 
 const MESSAGES: readonly Message[] = [

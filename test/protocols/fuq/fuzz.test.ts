@@ -2,8 +2,14 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
-import { decodeMessage, encodeMessage, MESSAGE_LIMIT, STREAM_LAYOUT } from "../../../src/protocols/fuq/codec.js";
-import { Framer } from "../../../src/protocols/fuq/framer.js";
+import {
+  decodeMessage,
+  encodeMessage,
+  Framer,
+  MESSAGE_LIMIT,
+  STREAM_LAYOUT,
+} from "../../../src/protocols/fuq/codec.js";
+
 import type { Message, Task } from "../../../src/protocols/fuq/messages.js";
 import { scaled } from "../../support/scale.js";
 

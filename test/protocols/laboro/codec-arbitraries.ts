@@ -52,9 +52,9 @@ const remembered = fc
   .tuple(record({ identity: name, epoch: count, job }), acceptedBy)
   .map(([known, rest]) => ({ ...known, ...rest }));
 
-const smallOutput = fc.array(record({ stream: fc.constantFrom("stdout" as const, "stderr" as const), bytes }), {
-  maxLength: 5,
-});
+const smallOutput = fc
+  .array(record({ stream: fc.constantFrom("stdout" as const, "stderr" as const), bytes }), { maxLength: 5 })
+  .filter((parts) => parts.some((part) => part.bytes.length > 0));
 
 const done: fc.Arbitrary<DoneTask> = fc
   .tuple(
@@ -64,7 +64,18 @@ const done: fc.Arbitrary<DoneTask> = fc
       record({ code: fc.integer() }),
       record({ signal: fc.constantFrom("SIGKILL", "SIGTERM") }),
     ),
-    record({ timedOut: fc.constant(true), error: fc.string({ unit: "binary", maxLength: 200 }) }, { requiredKeys: [] }),
+    record(
+      {
+        timedOut: fc.constant(true),
+        error: fc.string({ unit: "binary", maxLength: 200 }),
+        value: bytes,
+        retryAfterMs: fc.oneof(time, fc.constant("never" as const)),
+        valueBytes: count,
+        cpuMs: time,
+        peakMemory: count,
+      },
+      { requiredKeys: [] },
+    ),
     fc.option(smallOutput, { nil: undefined }),
   )
   .map(([task, end, rest, output]) => {
@@ -177,6 +188,7 @@ export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
 
 const tasks: fc.Arbitrary<ToWorker> = fc.oneof(
   range.map((tasks) => ({ type: "TASKS" as const, ...tasks })),
+  range.chain((tasks) => count.map((atOnce) => ({ type: "TASKS" as const, ...tasks, atOnce }))),
   fc
     .tuple(job, fc.nat(), attempt, fc.array(textOrBytes, { minLength: 1, maxLength: 9 }))
     .map(([job, first, attempt, entries]) => ({

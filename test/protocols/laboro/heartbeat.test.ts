@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Heartbeat } from "../../../src/protocols/laboro/heartbeat.js";
+import { Heartbeat } from "../../../src/protocols/laboro/socket-transport.js";
 
 let sent: number;
 let received: number;

@@ -3,11 +3,22 @@ import { deflateSync } from "node:zlib";
 import * as fc from "fast-check";
 import { expect, describe as group, it } from "vitest";
 import { CommandServices, OTHER_SERVICE } from "../../../src/protocols/round-robin/broker/services.js";
-import { decoder, describeMessage } from "../../../src/protocols/round-robin/describe.js";
-import { makeMessage, readMessage, readNumber } from "../../../src/protocols/round-robin/frames.js";
-import { makePacket, packetsOf, readPacket, StreamReader } from "../../../src/protocols/round-robin/stream.js";
-import { StreamSources } from "../../../src/protocols/round-robin/worker/stream-sources.js";
-import { testData, testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
+import {
+  decoder,
+  describeMessage,
+  makeMessage,
+  makePacket,
+  readMessage,
+  readNumber,
+  readPacket,
+} from "../../../src/protocols/round-robin/frames.js";
+import {
+  packetsOf,
+  StreamReader,
+  StreamSources,
+  testData,
+  testDataError,
+} from "../../../src/protocols/round-robin/stream.js";
 
 interface Recorded {
   readonly kind: string;

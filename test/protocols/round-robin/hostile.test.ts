@@ -62,8 +62,8 @@ describe("malformed messages", () => {
     await peer.greet();
     const warnings = place.logged.filter(({ level }) => level === "warn");
     expect(warnings.map(({ text }) => text.replace(/^a message was dropped: /, "")).sort()).toEqual([
-      "RESPONSE 0100000000000000 is for nobody",
-      "RESPONSE for nobody: nobody is there",
+      "RESPONSE 0100000000000000 has no address",
+      "RESPONSE for nobody: no such peer is connected",
       "TRACKEXEC without an id or its last empty frame",
       "no command ",
       "no command 0101",
@@ -93,7 +93,9 @@ describe("malformed messages", () => {
     const peer = await greeted(place.url);
     for (let i = 0; i < 500; i++) await peer.send("nobody", E, V, RESPONSE, id8(i), E);
     await peer.greet();
-    expect(place.logged.map(({ text }) => text)).toEqual([expect.stringMatching(/for nobody: nobody is there$/)]);
+    expect(place.logged.map(({ text }) => text)).toEqual([
+      expect.stringMatching(/for nobody: no such peer is connected$/),
+    ]);
   });
 
   it("an id of 1 MiB is carried there and back", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Dealer } from "zeromq";
+import { testDataError } from "../../../src/protocols/round-robin/stream.js";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { until } from "../../support/wait.js";
 import {

@@ -6,11 +6,11 @@ import { PeerErrors } from "../../../src/base/peer-errors.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { ListenerSettings } from "../../../src/broker/listeners/listener.js";
 import type { ServerOptions } from "../../../src/broker/options.js";
-import type { HeartbeatLimits } from "../../../src/protocols/round-robin/broker/heartbeat-monitor.js";
 import { openRoundRobinListener, type RoundRobinListener } from "../../../src/protocols/round-robin/broker/listener.js";
+import type { HeartbeatLimits } from "../../../src/protocols/round-robin/broker/worker-table.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
-import { freePort } from "../../support/site.js";
+import { freePort } from "../../support/free-port.js";
 import { until } from "../../support/wait.js";
 
 export { atEnd };
@@ -34,7 +34,7 @@ export interface PlaceOptions {
 export async function openPlace({
   settings = {},
   broker = {},
-  port = 0,
+  port,
   settleMs = 0,
   patience,
 }: PlaceOptions = {}): Promise<Place> {
@@ -54,7 +54,7 @@ export async function openPlace({
   };
   const listener = await openRoundRobinListener(
     context,
-    { host: "127.0.0.1", ports: [port] },
+    { host: "127.0.0.1", ports: [port ?? (await freePort())] },
     { joinDelayMs: settleMs, ...(patience && { heartbeatLimits: patience }) },
   );
   atEnd(() => listener.close());

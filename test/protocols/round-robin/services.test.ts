@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { testDataError } from "../../../src/protocols/round-robin/stream.js";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { resultsOf } from "../../client/shop.js";
 import { until } from "../../support/wait.js";
@@ -160,10 +160,10 @@ describe("laboro workers and round-robin clients", () => {
   it("a command is the service of its name, its arguments the body, the answer one frame", async () => {
     const place = await openPlace({ settings: { services: { resize: "pictures" } } });
     const worker = place.shop.worker();
-    worker.serve("rr.ping", () => undefined);
-    worker.serve("rr.upper", (body) => Buffer.from(body).toString().toUpperCase());
-    worker.serve("pictures", (body) => `resized ${Buffer.from(body).toString()}`);
-    worker.serve("rr.broken", () => {
+    worker.handle("rr.ping", () => undefined);
+    worker.handle("rr.upper", (body) => Buffer.from(body).toString().toUpperCase());
+    worker.handle("pictures", (body) => `resized ${Buffer.from(body).toString()}`);
+    worker.handle("rr.broken", () => {
       throw new Error("no");
     });
     const client = await greeted(place.url);
@@ -187,14 +187,14 @@ describe("laboro workers and round-robin clients", () => {
   it("an answer to STREAM is a stream of one packet", async () => {
     const place = await openPlace();
     const data = Buffer.alloc(30_000, 5);
-    place.shop.worker().serve("rr.stream", () => data);
+    place.shop.worker().handle("rr.stream", () => data);
     expect((await (await ourClient(place.url)).stream(1)).equals(data)).toBe(true);
   });
 
   it("an EXEC is done and nothing said", async () => {
     const place = await openPlace();
     const done: string[] = [];
-    place.shop.worker().serve("rr.note", (body) => void done.push(Buffer.from(body).toString()));
+    place.shop.worker().handle("rr.note", (body) => void done.push(Buffer.from(body).toString()));
     const client = await greeted(place.url);
     await client.send(E, V, EXEC, id8(1), "note", "this", E);
     await until("it is done", () => done.length === 1);

@@ -185,7 +185,7 @@ describe("a folder of experiments", () => {
     const runner = await LiteralRunner.join(port, "vm");
     const large = await runner.takes();
     await runner.delivers(large.name, "success", Buffer.alloc(1_001, "x"));
-    const why = "its result is not kept: it has 1001 bytes, 1000 are the most";
+    const why = "its result is not kept: it has 1001 bytes, 1000 are allowed";
     expect(complaints).toEqual([`${large.name} has failed: ${why}`]);
     expect(readFileSync(join(dir, "outputs", `${large.name}.res`), "utf8")).toBe(`runexp summary: failure\n\n${why}\n`);
     expect(readdirSync(join(dir, "drafts"))).toEqual([]);

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
-import { longDate, shortDate } from "../../../src/protocols/runexp/runner/dates.js";
+import { longDate, shortDate } from "../../../src/protocols/runexp/res-text.js";
 
 /** The system's own words for it. */
 const date = (seconds: number, format: string): string =>

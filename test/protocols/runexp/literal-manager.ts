@@ -1,8 +1,11 @@
 /**
- * A manager that reads as the original does: what one read gives is one message, or it hangs up. Each conversation is a script: what it
- * answers to each PETO.
+ * A manager that reads as the original does: what one read gives is one message, or it hangs up. Only where a runner has two messages to
+ * send without an answer in between, one read may give both: how far apart they were sent is not seen by a reader that is late. Each
+ * conversation is a script: what it answers to each PETO.
  */
+
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { freePort } from "../../support/free-port.js";
 
 export interface LiteralJob {
   readonly name: string;
@@ -28,6 +31,9 @@ export interface LiteralManagerOptions {
   readonly refuse?: string;
 }
 
+/** No answer comes to JES, nor to PRETA for an empty script. */
+const WITHOUT_ANSWER = /^(JES|PRETA)(?=PETO$|REZULTO |FINO ANKAU$)/;
+
 export class LiteralManager {
   readonly results: LiteralResult[] = [];
   /** Pieces that were no message of their own. */
@@ -43,9 +49,10 @@ export class LiteralManager {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async open(options: LiteralManagerOptions, port = 0): Promise<LiteralManager> {
+  static async open(options: LiteralManagerOptions, port?: number): Promise<LiteralManager> {
     const manager = new LiteralManager(options);
-    await new Promise<void>((resolve) => manager.#server.listen(port, "127.0.0.1", resolve));
+    const at = port ?? (await freePort());
+    await new Promise<void>((resolve) => manager.#server.listen(at, "127.0.0.1", resolve));
     return manager;
   }
 
@@ -72,10 +79,13 @@ export class LiteralManager {
     const conversation = this.#conversation(socket);
     conversation.next();
     socket.on("data", (bytes) => {
-      const { value } = conversation.next(bytes);
-      if (value !== undefined) {
+      const first = WITHOUT_ANSWER.exec(bytes.toString("latin1"))?.[0].length ?? 0;
+      for (const message of first === 0 ? [bytes] : [bytes.subarray(0, first), bytes.subarray(first)]) {
+        const { value } = conversation.next(message);
+        if (value === undefined) continue;
         this.faults.push(value);
         socket.destroy();
+        return;
       }
     });
   }

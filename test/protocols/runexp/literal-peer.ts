@@ -36,7 +36,7 @@ export class LiteralPeer {
   /** Exactly this comes next. */
   async hears(text: string): Promise<void> {
     await until(
-      `it hears ${text}, and not ${JSON.stringify(this.unread)}`,
+      () => `it hears ${text}, and not ${JSON.stringify(this.unread)}`,
       () => this.#heard.length >= text.length,
       30_000,
     );
@@ -46,7 +46,11 @@ export class LiteralPeer {
   }
 
   async hearsBytes(count: number): Promise<Buffer> {
-    await until(`${count} bytes come, not ${this.#heard.length}`, () => this.#heard.length >= count, 30_000);
+    await until(
+      () => `${count} bytes come, not ${this.#heard.length}`,
+      () => this.#heard.length >= count,
+      30_000,
+    );
     const bytes = this.#heard.subarray(0, count);
     this.#heard = this.#heard.subarray(count);
     return bytes;

@@ -34,7 +34,7 @@ export class LiteralRunner extends LiteralPeer {
 
   async takesAnswer(): Promise<{ readonly name: string; readonly kind: string; readonly script: Buffer }> {
     const [all, name = "", kind = "", size] = await until(
-      `a job comes, and not ${JSON.stringify(this.unread)}`,
+      () => `a job comes, and not ${JSON.stringify(this.unread)}`,
       () => /^LABORO (.+) (\.\S+) (\d+)$/s.exec(this.unread) ?? undefined,
       30_000,
     );

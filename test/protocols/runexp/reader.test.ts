@@ -1,6 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
-import { encode, MAX_MESSAGE, type MessageType, type RunexpMessage } from "../../../src/protocols/runexp/messages.js";
+import {
+  encode,
+  MAX_MESSAGE,
+  MessageReader,
+  type MessageType,
+  type RunexpMessage,
+} from "../../../src/protocols/runexp/messages.js";
 
 const WAIT: readonly MessageType[] = ["PETO", "REZULTO", "FINO ANKAU"];
 

@@ -122,7 +122,7 @@ describe("the manager's states", () => {
       else side.push(Buffer.from(step));
     }
     side.push(Buffer.from(last));
-    expect(notes.news.at(-1)).toMatch(/^wrong: .* was expected, it sent /);
+    expect(notes.news.at(-1)).toMatch(/^wrong: expected .*, it sent /);
     expect(side.state.name).toBe("closed");
     const { length } = notes.written;
     side.push(Buffer.from("PETO"));

@@ -5,8 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Recipe } from "../../../src/model/recipe.js";
-import { type TaskReport, TaskReportReader } from "../../../src/protocols/runexp/broker/task-report.js";
-import { makeTaskScript, type TaskParameters } from "../../../src/protocols/runexp/broker/task-script.js";
+import {
+  makeTaskScript,
+  type TaskParameters,
+  type TaskReport,
+  TaskReportReader,
+} from "../../../src/protocols/runexp/broker/task-script.js";
 import { resStatusOf, writeResHeader } from "../../../src/protocols/runexp/res-text.js";
 
 const MARK = "0123456789abcdef";
@@ -94,7 +98,7 @@ describe("a task as a script for a runner", () => {
     expect(run(line, { entry: "x y.txt" }).output).toBe("x y x y.txt\n");
     const nested: ProcessRecipe = { ...line, argv: ['echo "$(printf %s {})" # it\'s\necho {}'] };
     expect(run(nested, { entry: "a; echo PWN" }).output).toBe("a; echo PWN\na; echo PWN\n");
-    expect(() => run({ ...line, argv: ["echo {%}"] }, { entry: "a" })).toThrow("{%} is not known");
+    expect(() => run({ ...line, argv: ["echo {%}"] }, { entry: "a" })).toThrow("{%} cannot be used");
     const array = [{ first: 10, last: 30, step: 10 }];
     expect(run({ kind: "command", argv: ["echo", "{}"], placeholders: true, array }).output).toBe("30\n");
   });

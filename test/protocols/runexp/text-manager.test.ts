@@ -221,7 +221,7 @@ describe("server state 4: ProcessJob", () => {
     expect(runner.hasHeardNothing()).toBe(true);
     await barrier(port);
     expect(complaints).toEqual([
-      expect.stringContaining('vm is disconnected: a result of "a", which it was never assigned'),
+      expect.stringContaining('vm is disconnected: a result of "a", which was never assigned to it'),
     ]);
   });
 

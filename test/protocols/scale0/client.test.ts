@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Scale0Client, type Scale0ClientOptions } from "../../../src/protocols/scale0/worker/client.js";
-import { freePort } from "../../support/site.js";
+import { freePort } from "../../support/free-port.js";
 import { answerOne, atEnd, openScale0, startedWorker } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decoder } from "../../../src/protocols/scale0/describe.js";
+import { decoder } from "../../../src/protocols/scale0/frames.js";
 
 const decode = (...frames: (string | Uint8Array)[]) =>
   decoder().push(

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { JsonText, memberText, stringifyObject } from "../../../src/protocols/scale0/json-text.js";
+import { JsonText, memberText, stringifyObject } from "../../../src/protocols/scale0/commands.js";
 
 describe("a member of a JSON object", () => {
   it("is found as it is written, wherever its name stands otherwise", () => {

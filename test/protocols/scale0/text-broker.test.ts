@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { startBroker } from "../../../src/server.js";
 import { openGroup, PATIENCE_MS } from "../../broker/group/kit.js";
-import { freePort } from "../../support/site.js";
+import { freePort } from "../../support/free-port.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, type Literal, openScale0, type Said, type Scale0Shop, startedWorker } from "./kit.js";
 
@@ -136,15 +136,15 @@ it("PING: the worker is added to the LRU queue if it is not in it", async () => 
 
 it("PING: heartbeat_interval is when the next one can be expected", async () => {
   const shop = await openScale0();
-  await shop.client.ask("configSet", { settings: { heartbeat_interval: 100 } });
+  await shop.client.ask("configSet", { settings: { heartbeat_interval: 500 } });
   const seldom = dealer(shop.workers, "seldom");
   await seldom.ask("CONNECT", {});
   expect((await seldom.ask("PING", { heartbeat_interval: 60_000, config_version: 1 }))[0]).toBe("PONG");
   // The first PING must come within three heartbeats of CONNECT.
   const often = dealer(shop.workers, "often");
   await often.ask("CONNECT", {});
-  expect((await often.ask("PING", { heartbeat_interval: 200, config_version: 1 }))[0]).toBe("PONG");
-  expect((await often.hear())[1]).toMatchObject({ code: 408, message: expect.stringContaining("600 ms") });
+  expect((await often.ask("PING", { heartbeat_interval: 700, config_version: 1 }))[0]).toBe("PONG");
+  expect((await often.hear())[1]).toMatchObject({ code: 408, message: expect.stringContaining("2100 ms") });
   expect((await shop.client.workers()).map(({ name }) => name)).toEqual(["seldom"]);
 });
 
@@ -201,7 +201,8 @@ it("WORKREQUEST: optionally brokers have fallbacks, whose address workers know",
   const listeners = async () => [
     { name: "scale0" as const, host: "127.0.0.1", ports: [await freePort(), await freePort(), await freePort()] },
   ];
-  const leaseMs = 1_500;
+  // Longer than this process may come to a halt: a lease that ends in between changes the list of brokers.
+  const leaseMs = 4_000;
   const group = await openGroup(1, { leaseMs, listeners: await listeners() });
   const [member] = group.members;
   const [clients = "", workers = ""] = member?.broker.listeners[0]?.urls ?? [];
@@ -224,8 +225,11 @@ it("WORKREQUEST: optionally brokers have fallbacks, whose address workers know",
   // The worker was there before the fallback.
   const inConfig = async () => configIn(await worker.hearOf("CONFIG")).brokers as unknown[];
   await until("its config has both", async () => (await inConfig()).length === 2, PATIENCE_MS);
-  expect(configIn(await worker.ask("CONNECT", { services: ["echo"] })).brokers).toEqual(uris);
-  expect(await worker.ask("NEEDBROKER", {})).toEqual(["CHANGEBROKER", { brokers: uris }]);
+  // The list can be pushed again at any time.
+  await worker.say("CONNECT", { services: ["echo"] });
+  expect(configIn(await worker.hearOf("CONFIG")).brokers).toEqual(uris);
+  await worker.say("NEEDBROKER", {});
+  expect(await worker.hearOf("CHANGEBROKER")).toEqual(["CHANGEBROKER", { brokers: uris }]);
   await member?.broker.stop();
   const moved = dealer(`tcp://127.0.0.1:${own}`, "w1");
   expect((await moved.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");

@@ -8,7 +8,7 @@ import {
   type Scale0WorkerOptions,
   startScale0Worker,
 } from "../../../src/protocols/scale0/worker/worker.js";
-import { freePort } from "../../support/site.js";
+import { freePort } from "../../support/free-port.js";
 import { until } from "../../support/wait.js";
 import { atEnd } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
@@ -289,7 +289,7 @@ it("FORCENEGOTIATE: CONNECT follows, and not in a flood where it comes again and
       messages++;
     }
   })().catch(() => {});
-  expect(await ended).toMatch(/^LABORO_BROKER_UNREACHABLE: .* did not register it in 300 ms/);
+  expect(await ended).toMatch(/^LABORO_BROKER_UNREACHABLE: .* did not register this worker in 300 ms/);
   broker.close();
   await listening;
   // CONNECT and PING at 0, 0, 50 and 150 ms.

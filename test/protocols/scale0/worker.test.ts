@@ -10,7 +10,7 @@ import {
 } from "../../../src/protocols/scale0/worker/worker.js";
 import { startBroker } from "../../../src/server.js";
 import { openGroup } from "../../broker/group/kit.js";
-import { freePort } from "../../support/site.js";
+import { freePort } from "../../support/free-port.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, openScale0 } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
@@ -94,7 +94,7 @@ describe("a Scale0 worker", () => {
     const warned: string[] = [];
     const log = { ...SILENT, warn: (_fields: object, text: string) => void warned.push(text) };
     const worker = start({ broker: `tcp://127.0.0.1:${port}`, connectTimeoutMs: 200, keepTrying: true, log });
-    await until("it has found nobody", () => warned.some((text) => text.includes("it is tried again")));
+    await until("it has found nobody", () => warned.some((text) => text.includes("no broker, retrying")));
     const shop = await openScale0({ listeners: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
     await until("it is there", async () => (await shop.client.workers()).length === 1);
     await worker.stop();

@@ -1,15 +1,18 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
+  encodeCommand,
   encodeGreeting,
+  encodeMessage,
+  FrameReader,
+  type Incoming,
   makeCommand,
   makeProperties,
   pongTo,
   readCommand,
   readGreeting,
   readProperties,
-} from "../../../src/protocols/zeromq/zmtp-commands.js";
-import { encodeCommand, encodeMessage, FrameReader, type Incoming } from "../../../src/protocols/zeromq/zmtp-frames.js";
+} from "../../../src/protocols/zeromq/zmtp-codec.js";
 
 const LIMITS = { frames: 100, messageBytes: 100_000 };
 

@@ -2,8 +2,13 @@ import { describe, expect, it } from "vitest";
 import { curveKeyPair, Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
 import { newCurveKeyPair, z85 } from "../../../src/base/curve-key.js";
 import { openDealer, openPublisher, openRouter, type Router } from "../../../src/protocols/zeromq/index.js";
-import { encodeGreeting, makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
-import { encodeCommand, encodeMessage } from "../../../src/protocols/zeromq/zmtp-frames.js";
+import {
+  encodeCommand,
+  encodeGreeting,
+  encodeMessage,
+  makeCommand,
+  makeProperties,
+} from "../../../src/protocols/zeromq/zmtp-codec.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, heardRouter, raw, zmq } from "./support.js";
 

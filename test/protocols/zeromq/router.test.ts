@@ -1,7 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { Context, Dealer } from "zeromq";
-import { encodeGreeting, makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
-import { encodeCommand, encodeMessage } from "../../../src/protocols/zeromq/zmtp-frames.js";
+import {
+  encodeCommand,
+  encodeGreeting,
+  encodeMessage,
+  makeCommand,
+  makeProperties,
+} from "../../../src/protocols/zeromq/zmtp-codec.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, heardRouter, peerRouter, raw, requester, zmq } from "./support.js";
 
@@ -85,7 +90,7 @@ describe("a ROUTER of ours", () => {
     await first.send("echo");
     expect(text(await first.receive())).toEqual(["echo"]);
     expect({ joined, left }).toEqual({ joined: ["twin"], left: [] });
-    expect(complaints.map(({ why }) => why)).toEqual(["its identity is that of a peer that is there"]);
+    expect(complaints.map(({ why }) => why)).toEqual(["its identity belongs to a connected peer"]);
   });
 
   it("gives the place of a peer that does not answer to the next one with its identity", async () => {
@@ -116,7 +121,7 @@ describe("a ROUTER of ours", () => {
     await second.send("echo");
     expect(text(await second.receive())).toEqual(["echo"]);
     expect({ joined, left }).toEqual({ joined: ["twin", "twin"], left: ["twin"] });
-    expect(complaints.map(({ why }) => why)).toEqual(["its identity is that of a peer that is there"]);
+    expect(complaints.map(({ why }) => why)).toEqual(["its identity belongs to a connected peer"]);
   });
 
   it("drops a message with too many frames and goes on with the peer", async () => {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import type { JobId } from "../../../src/model/ids.js";
 import { until } from "../../support/wait.js";
 import { Broker, NOW, result } from "../suite/kit.js";
+import { addSchedule } from "../suite/schedules.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
 const postgresHarness = databaseOfFile();
@@ -71,6 +72,15 @@ it("tells of a job that is added, held, cancelled, given back, ended, run again 
 it("tells of a text that is kept", async () => {
   await first.write({ op: "put", bucket: "standing", key: "ann", value: "good" });
   await hears("kept", { bucket: "standing" });
+});
+
+it("tells of a schedule that is added or changed", async () => {
+  const next = { revision: 2, state: { created: 1, changed: 1, paused: true, anchor: 1, runs: 0, skipped: 0 } };
+  for (const change of [addSchedule("nightly", NOW), { name: "nightly", expected: 1, next, writes: [] }]) {
+    heard.length = 0;
+    await first.write({ op: "schedule", changes: [change] });
+    await hears(`revision ${change.next?.revision}`, { bucket: "schedule" });
+  }
 });
 
 it("hears of what was changed while its connection was gone, and while another transaction was under way", async () => {

@@ -1,11 +1,14 @@
 /** One database a test file, on a server that all of them share; each test finds it empty. */
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import postgres, { type Sql } from "postgres";
 import { afterAll, inject } from "vitest";
 import type { Store } from "../../../src/model/store.js";
 import { openPostgresStore, type PostgresOptions } from "../../../src/store/postgres/index.js";
 import { type Databases, databasesAt, type PostgresServer, startPostgres } from "../../support/postgres.js";
 import type { StoreHarness } from "../suite/kit.js";
-import { EMPTY, migratedTemplate } from "./shared-server.js";
+import type { SharedServer } from "./shared-server.js";
+import { EMPTY, migratedTemplate } from "./template.js";
 
 export interface DatabaseHarness extends StoreHarness {
   readonly server: Databases;
@@ -15,12 +18,18 @@ export interface DatabaseHarness extends StoreHarness {
   open(options?: Partial<PostgresOptions>): Store;
 }
 
+/** The server that all files share, and a database there with the schema. */
+export async function sharedServer(): Promise<Databases & { readonly template: string }> {
+  const answer = JSON.parse(await text(connect(inject("postgres"), "127.0.0.1"))) as SharedServer;
+  if ("error" in answer) throw new Error(answer.error);
+  return { ...databasesAt(answer.port), template: answer.template };
+}
+
 /** For the tests of the file that calls this. */
 export function databaseOfFile(): () => Promise<DatabaseHarness> {
   return harnessAt(async () => {
-    const { port, template } = inject("postgres");
-    const server = databasesAt(port);
-    return { server, url: await server.database(template) };
+    const server = await sharedServer();
+    return { server, url: await server.database(server.template) };
   });
 }
 

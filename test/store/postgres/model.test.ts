@@ -92,7 +92,7 @@ class Both {
     if (orderly) {
       await gone.engine.group?.leave();
       // By its own clock, which is not that of this test.
-      await sql`UPDATE laboro.job SET ended_at = ${this.#now} WHERE ended_at > 1e12`;
+      await sql`UPDATE laboro.job_state SET ended_at = ${this.#now} WHERE ended_at > 1e12`;
     } else {
       await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${gone.epoch}`;
     }

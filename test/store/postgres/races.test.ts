@@ -1,8 +1,10 @@
 /** What two brokers do at the same time. */
 import { afterEach, beforeEach, expect, it } from "vitest";
+import type { JobSpec } from "../../../src/model/job.js";
 import { sizeOf } from "../../../src/model/ranges.js";
+import type { Write } from "../../../src/model/store.js";
 import { until } from "../../support/wait.js";
-import { ANN, Broker, NOW, result, results } from "../suite/kit.js";
+import { ANN, Broker, NOW, newRangeId, request, result, results } from "../suite/kit.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
 const postgresHarness = databaseOfFile();
@@ -176,3 +178,68 @@ it("records what both write to one job, with no turn missed", async () => {
   expect(await first.job(job)).toMatchObject({ counters: { succeeded: 600 }, ended: { state: "succeeded" } });
   expect((await first.store.results(job.id, { from: 0, limit: 700 })).results).toHaveLength(600);
 });
+
+const keyed = (key: string, over: Partial<JobSpec> = {}): Write => ({
+  op: "submit",
+  job: request({ count: 1, key, ...over }),
+  lease: 0,
+  rangeId: newRangeId(),
+});
+
+it("makes one job of a key, whoever submits it and however many keys a batch has", async () => {
+  for (let round = 0; round < 10; round++) {
+    const keys = Array.from({ length: 10 }, (_, i) => `${round}-${i}`);
+    const sides = [first, second].flatMap(({ store }, at) =>
+      [keys, keys.toReversed(), keys.slice(3)].map((some) =>
+        store.commit(
+          some.map((key, i) => keyed(key, { idempotencyKey: `${round}.${at}.${i}.${some.length}.${some[0]}` })),
+          NOW,
+        ),
+      ),
+    );
+    const answers = (await Promise.all(sides)).flat();
+    expect(answers.filter(({ op }) => op === "submit")).toHaveLength(keys.length);
+    for (const key of keys)
+      expect((await second.store.jobs({ limit: 9, filter: { key } })).jobs.map(({ id }) => id)).toHaveLength(1);
+  }
+}, 60_000);
+
+it("leaves one open job of a key that both replace", async () => {
+  const replace = ({ store }: Broker): Promise<unknown> => store.commit([keyed("k", { ifExists: "replace" })], NOW);
+  await Promise.all(Array.from({ length: 40 }, (_, i) => replace(i % 2 === 0 ? first : second)));
+  const { jobs } = await first.store.jobs({ limit: 99, filter: { key: "k" } });
+  expect(jobs).toHaveLength(40);
+  expect(jobs.filter(({ ended }) => ended === undefined)).toHaveLength(1);
+}, 60_000);
+
+it("gives a key on although the job that had it ends or is removed at the same time", async () => {
+  for (let round = 0; round < 30; round++) {
+    const { job, taskRange } = await first.submitAll(1, { key: "k" });
+    const out = await first.claim(taskRange, 0, 0);
+    const end: Write = { op: "settle", job: job.id, rangeId: out.id, results: [result(0)], empty: true };
+    const [, [answer]] = await Promise.all([
+      first.store.commit([end, { op: "remove", job: job.id }], NOW),
+      second.store.commit([keyed("k")], NOW),
+    ]);
+    if (answer?.op === "duplicate") expect(answer).toEqual({ op: "duplicate", job: job.id, byKey: true });
+    else if (answer?.op === "submit")
+      await second.write({ op: "cancel", job: answer.job.id, ranges: [{ first: 0, last: 0 }] });
+    else throw new Error("the submission was not answered");
+  }
+}, 60_000);
+
+it("promotes each delayed job at one broker", async () => {
+  for (let i = 0; i < 200; i++) await first.submit({ count: 1, notBefore: NOW + (i % 7), delayMs: i % 7 });
+  const side = async (broker: Broker): Promise<number[]> => {
+    const found: number[] = [];
+    for (;;) {
+      const { jobs } = await broker.write({ op: "promote", clock: 0, steady: NOW + 7, max: 11 });
+      if (jobs.length === 0) return found;
+      found.push(...jobs.map(({ id }) => id));
+    }
+  };
+  const promoted = (await Promise.all([side(first), side(second)])).flat();
+  promoted.push(...(await side(first)));
+  expect(new Set(promoted).size).toBe(200);
+  expect(promoted).toHaveLength(200);
+}, 60_000);

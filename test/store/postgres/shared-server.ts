@@ -1,35 +1,39 @@
-/** The server of these tests: started once, before the first of them, with a database that has the schema, to copy others from. */
-import postgres from "postgres";
+/**
+ * The server of these tests. The process that runs the test files starts it once, when the first of them asks at the port that is provided:
+ * most runs need none, and do not load what it takes either.
+ */
+import { type AddressInfo, createServer } from "node:net";
 import type { TestProject } from "vitest/node";
-import { openPostgresStore } from "../../../src/store/postgres/index.js";
-import { type Databases, startPostgres } from "../../support/postgres.js";
+import type { PostgresServer } from "../../support/postgres.js";
 
 declare module "vitest" {
   interface ProvidedContext {
-    readonly postgres: { readonly port: number; readonly template: string };
+    readonly postgres: number;
   }
 }
 
-export const EMPTY = `
-DO $$ BEGIN EXECUTE (
-  SELECT 'TRUNCATE ' || string_agg(format('laboro.%I', tablename), ', ') || ' RESTART IDENTITY' FROM pg_tables
-  WHERE schemaname = 'laboro' AND tablename NOT IN ('schema_version', 'store')); END $$;
-ALTER SEQUENCE laboro.job_number RESTART`;
-
-/** A database with the schema of this laboro and nothing in it, to make others from. */
-export async function migratedTemplate(server: Databases): Promise<string> {
-  const url = await server.database();
-  const store = openPostgresStore({ url });
-  await store.open(0);
-  await store.close();
-  const sql = postgres(url, { max: 1, onnotice: () => {} });
-  await sql.unsafe(EMPTY);
-  await sql.end();
-  return new URL(url).pathname.slice(1);
-}
+/** The answer to a connection. */
+export type SharedServer = { readonly port: number; readonly template: string } | { readonly error: string };
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const server = await startPostgres({ max_connections: "200" });
-  project.provide("postgres", { port: server.port, template: await migratedTemplate(server) });
-  return () => server.remove();
+  let server: PostgresServer | undefined;
+  const start = async (): Promise<SharedServer> => {
+    const { startPostgres } = await import("../../support/postgres.js");
+    const { migratedTemplate } = await import("./template.js");
+    server = await startPostgres({ max_connections: "200" });
+    return { port: server.port, template: await migratedTemplate(server) };
+  };
+  let started: Promise<SharedServer> | undefined;
+  const listener = createServer((socket) => {
+    socket.on("error", () => {});
+    started ??= start().catch((cause: unknown) => ({ error: String(cause) }));
+    void started.then((found) => socket.end(JSON.stringify(found)));
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  project.provide("postgres", (listener.address() as AddressInfo).port);
+  return async () => {
+    listener.close();
+    await started;
+    await server?.remove();
+  };
 }

@@ -1,9 +1,12 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { KEEP_OVER, OWN_KEEP_OVER } from "../../../src/store/sqlite/expired-jobs.js";
 import { conditionsOf } from "../../../src/store/sqlite/job-filter.js";
-import { pageOfJobs } from "../../../src/store/sqlite/job-table.js";
+import { NEXT_DELAYED, pageOfJobs } from "../../../src/store/sqlite/job-table.js";
 import { migrate } from "../../../src/store/sqlite/migrations/index.js";
+import { DUE as DUE_JOBS } from "../../../src/store/sqlite/operations/promote.js";
 import { pageOfResults } from "../../../src/store/sqlite/result-table.js";
+import { DUE as DUE_SCHEDULES, EARLIEST } from "../../../src/store/sqlite/schedule-table.js";
 import { ANY_STATE, stateQuery } from "../../../src/store/sqlite/task-states.js";
 
 let db: InstanceType<typeof DatabaseSync>;
@@ -35,9 +38,36 @@ it.each([
   ["job_idempotency_key", { idempotencyKey: "k" }],
   ["job_pool", { pool: "p" }],
   ["job_name", { name: "n" }],
+  ["job_batch_key", { batchKey: "k" }],
   ["job_open", { states: ["open"] }],
 ] as const)("finds jobs by the index %s, newest first", (index, filter) => {
-  const found = plan(pageOfJobs(conditionsOf(filter).map(({ sql }) => sql)));
+  const [conditions = []] = conditionsOf(filter);
+  const found = plan(pageOfJobs(conditions.map(({ sql }) => sql)));
   expect(found).toContain(`USING INDEX ${index}`);
   expect(found).not.toContain("TEMP B-TREE");
+});
+
+it("finds the schedules that are due, and the earliest, by an index of those that wait", () => {
+  expect(plan(DUE_SCHEDULES)).toContain("USING INDEX schedule_next (next_at<?)");
+  expect(plan(EARLIEST)).toContain("USING COVERING INDEX schedule_next");
+});
+
+it("finds delayed jobs among those that have not ended by their own index", () => {
+  const [, delayed = []] = conditionsOf({ states: ["open"] });
+  const found = plan(pageOfJobs(delayed.map(({ sql }) => sql)));
+  expect(found).toContain("USING INDEX job_delayed");
+  expect(found).not.toContain("TEMP B-TREE");
+});
+
+it.each([NEXT_DELAYED, DUE_JOBS])("finds what is due next by an index, in order", (sql) => {
+  expect(plan(sql)).toMatch(/SEARCH job USING (COVERING )?INDEX job_not_before/);
+  expect(plan(sql)).not.toContain("TEMP B-TREE");
+});
+
+it.each([
+  ["job_own_keep", OWN_KEEP_OVER],
+  ["job_ended", KEEP_OVER],
+])("finds jobs that are kept no longer by the index %s, in order", (index, sql) => {
+  expect(plan(sql)).toContain(`USING INDEX ${index}`);
+  expect(plan(sql)).not.toContain("TEMP B-TREE");
 });

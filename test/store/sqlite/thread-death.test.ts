@@ -4,14 +4,13 @@ import { ThreadCalls } from "../../../src/store/sqlite/thread-calls.js";
 
 const thread = (body: string): URL => new URL(`data:text/javascript,${encodeURIComponent(body)}`);
 const IMPORT = 'import { parentPort } from "node:worker_threads";';
-const data = { dir: "/nowhere" };
 
 it.each([
   ["throws", `${IMPORT} parentPort.on("message", () => { throw new Error("out of luck"); });`, /out of luck/],
   ["exits", `${IMPORT} parentPort.on("message", () => process.exit(3));`, /ended \(3\)/],
 ])("refuses what was waiting and what comes later when the thread %s", async (_, body, why) => {
-  const calls = new ThreadCalls(data, () => {}, thread(body));
-  const waiting = [calls.call("open", { now: 1 }), calls.call("job", { id: JobId(1) })];
+  const calls = new ThreadCalls(() => {}, thread(body));
+  const waiting = [calls.call("open", { dir: "/nowhere", now: 1 }), calls.call("job", { id: JobId(1) })];
   for (const call of waiting) {
     await expect(call).rejects.toMatchObject({ code: "LABORO_STORE_FAILED", message: expect.stringMatching(why) });
   }

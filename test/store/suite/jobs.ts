@@ -20,7 +20,11 @@ export function describeJobs(broker: () => Broker): void {
       limits: { retries: 2, crashLimit: 1, maxFails: 0, maxRunning: 4, timeLimitMs: 90_000, outputCap: 1024 },
       after: [{ job: JobId(1), any: true }],
       held: true,
-      key: "nightly",
+      batchKey: "nightly",
+      key: "one",
+      keyForMs: 5,
+      keepMs: 1,
+      keepFailedMs: 2,
       numbers: [
         { first: 7, last: 8, step: 1 },
         { first: 12, last: 12, step: 1 },

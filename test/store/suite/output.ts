@@ -142,6 +142,38 @@ export function describeOutput(broker: () => Broker): void {
     expect((await store.results(job.id, { from: 0, limit: 1 })).results[0]).not.toHaveProperty("output");
   });
 
+  it("keeps the value of a result and of an earlier attempt, apart from its output", async () => {
+    const { job, taskRange } = await broker().submitAll(2);
+    const out = await broker().claim(taskRange, 0, 1);
+    const { store } = broker();
+    const frame = Buffer.from('....{"out":1}....');
+    const value = frame.subarray(4, 13);
+    const back = waiting({ ...out, first: 1, last: 1 }, { failures: 1 });
+    const writes: Write[] = [
+      { op: "settle", job: job.id, rangeId: out.id, results: [result(0, { value })], empty: false },
+      {
+        ...{ op: "replace", job: job.id, rangeId: out.id, replacements: [back], cancelled: 0 },
+        earlierAttempts: [result(1, { state: "failed", value })],
+      },
+    ];
+    const committed = store.commit(writes, NOW);
+    frame.fill(0);
+    await committed;
+    const again = await broker().claim(back, 1, 1, undefined, 2);
+    await broker().settle(again, [result(1, { attempt: 2, value: Buffer.alloc(100_000, 7) })]);
+    const listed = await store.results(job.id, { from: 0, limit: 2, maxValue: 4096 });
+    expect(listed.results.map((one) => [one.valueBytes, one.value && Buffer.from(one.value).toString()])).toEqual([
+      [9, '{"out":1}'],
+      [100_000, undefined],
+    ]);
+    const [large] = (await store.results(job.id, { from: 1, limit: 1, maxValue: 100_000 })).results;
+    expect(Buffer.from(large?.value ?? []).equals(Buffer.alloc(100_000, 7))).toBe(true);
+    const [earlier] = await store.earlierAttempts(job.id, 1);
+    expect(Buffer.from(earlier?.value ?? []).toString()).toBe('{"out":1}');
+    expect((await store.results(job.id, { from: 0, limit: 1 })).results[0]).not.toHaveProperty("value");
+    expect(await store.output(job.id, 0, ALL)).toEqual({ pieces: [] });
+  });
+
   it("takes small output that is a view of a larger buffer for what it shows, of a last and of an earlier attempt", async () => {
     const { job, taskRange } = await broker().submitAll(2);
     const out = await broker().claim(taskRange, 0, 1);

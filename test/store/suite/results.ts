@@ -30,11 +30,26 @@ export function describeResults(broker: () => Broker): void {
     const all = [
       { ...noCode, signal: "SIGKILL", timedOut: true, state: "failed" as const, outputBytes: 12 },
       { ...noCode, index: 1, error: "cannot run: ünknown", timedOut: false, state: "failed" as const },
-      result(2, { code: 255, attempt: 3, worker: "another" }),
+      result(2, { code: 255, attempt: 3, worker: "another", cpuMs: 10, peakMemory: 5 * 2 ** 40 }),
       result(3),
     ];
     await broker().settle(out, all);
     expect((await broker().store.results(job.id, { from: 0, limit: 10 })).results).toEqual(all);
+  });
+
+  it("sums up what the tasks of a job used", async () => {
+    const { job, taskRange } = await broker().submitAll(4);
+    const out = await broker().claim(taskRange, 0, 3);
+    expect(await broker().store.usage(job.id)).toEqual({ tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0 });
+    const times = { started: NOW, ended: NOW + 1_500 };
+    const used = [
+      result(0, { ...times, cpuMs: 1_200, peakMemory: 3 * 2 ** 30 }),
+      result(1, { ...times, cpuMs: 30, peakMemory: 5 * 2 ** 30, state: "failed", code: 1 }),
+      result(2, { ...times, ended: NOW + 5 }),
+    ];
+    await broker().settle(out, used, false);
+    const sum = { tasks: 3, runMs: 3_005, cpuMs: 1_230, peakMemory: 5 * 2 ** 30 };
+    expect(await broker().store.usage(job.id)).toEqual(sum);
   });
 
   it("records a task once, however often its result comes", async () => {

@@ -50,6 +50,24 @@ export function describeShared(make: MakeStore): void {
     expect(await first.store.group?.lastJob()).toBe(job.id);
   });
 
+  it("gives numbers for jobs that are submitted with them, to no broker twice", async () => {
+    const numbers = await Promise.all([first, second].map(({ store }) => store.group?.jobNumbers(3) ?? []));
+    expect(new Set(numbers.flat()).size).toBe(6);
+    const [id] = numbers[1] ?? [];
+    const { job } = await first.submit({ count: 1 });
+    expect(job.id).toBeGreaterThan(Math.max(...numbers.flat()));
+    const rangeId = newRangeId();
+    const numbered: Write = { op: "submit", ...(id && { id }), job: request({ count: 1 }), lease: 1, rangeId };
+    const claimed = newRangeId();
+    const handOut: Write = { op: "claim", from: rangeId, rangeId: claimed, first: 0, last: 0, attempt: 1, worker: ANN };
+    const [stored, handedOut] = await second.store.commit([numbered, handOut], NOW);
+    expect(stored).toMatchObject({ op: "submit", job: { id }, taskRange: { id: rangeId } });
+    expect(handedOut).toEqual({ op: "claim", lost: false });
+    expect(
+      await second.write({ op: "settle", job: id ?? job.id, rangeId: claimed, results: [result(0)], empty: true }),
+    ).toMatchObject({ lost: false, progress: { ended: "succeeded" } });
+  });
+
   it("makes one job of a submission that two brokers get at the same time, in whatever order with others", async () => {
     const submit = (idempotencyKey: string): Write => ({
       ...{ op: "submit", job: request({ count: 1, idempotencyKey }), entries: ["x"], lease: 1, rangeId: newRangeId() },

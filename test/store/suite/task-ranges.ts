@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
 import { TaskRangeId } from "../../../src/model/ids.js";
-import { MAX_BACKOFF_MS } from "../../../src/model/store.js";
 import { ANN, BOB, type Broker, NOW, newRangeId, result, results, waiting } from "./kit.js";
 
 export function describeTaskRanges(broker: () => Broker): void {
@@ -20,7 +19,7 @@ export function describeTaskRanges(broker: () => Broker): void {
     const { job, taskRange } = await broker().submit({ count: 10 }, 6);
     if (taskRange === undefined) throw new Error("no task range was granted");
     const [later, due, soon] = [
-      waiting(taskRange, { first: 0, last: 1, notBefore: NOW + 1000 }),
+      waiting(taskRange, { first: 0, last: 1, notBefore: NOW + 1000, waitMs: 1000 }),
       waiting(taskRange, { first: 2, last: 3, attempt: 2, failures: 1, avoid: BOB }),
       waiting(taskRange, { first: 4, last: 5, crashes: 1, notBefore: NOW }),
     ] as const;
@@ -36,12 +35,33 @@ export function describeTaskRanges(broker: () => Broker): void {
     expect((await broker().lease(job.id, 100, NOW + 1000)).taskRanges).toEqual([later]);
   });
 
-  it("leases a given-back task range whose time is further away than any backoff: the clock was set back", async () => {
+  it("leases tasks of many jobs in one batch, of each what it would get alone", async () => {
+    const fresh = await broker().submit({ count: 10 }, 2);
+    const released = await broker().submitAll(6);
+    await broker().write({ op: "release", rangeId: released.taskRange.id });
+    const ended = await broker().submit({ count: 0 });
+    const small = await Promise.all(Array.from({ length: 50 }, () => broker().submit({ count: 1 })));
+    const jobs = [small[7], fresh, released, ended, ...small.filter((_, i) => i !== 7)].flatMap(
+      (one) => one?.job.id ?? [],
+    );
+    const leases = jobs.map((job) => ({ op: "lease" as const, job, max: 4, rangeId: newRangeId() }));
+    const answers = await broker().store.commit(leases, NOW);
+    const one = (at: number): object => ({ taskRanges: [{ job: jobs[at], first: 0, last: 0 }], mayLease: false });
+    expect(answers).toMatchObject([
+      one(0),
+      { taskRanges: [{ id: leases[1]?.rangeId, first: 2, last: 5 }], mayLease: true },
+      { taskRanges: [{ id: leases[2]?.rangeId, first: 0, last: 3 }], mayLease: true },
+      { op: "lease", job: ended.job.id, taskRanges: [], mayLease: false },
+      ...leases.slice(4).map((_, i) => one(i + 4)),
+    ]);
+  });
+
+  it("leases a given-back task range that would wait longer than it was to: the clock was set back", async () => {
     const { job, taskRange } = await broker().submitAll(2);
-    const later = waiting(taskRange, { first: 0, last: 1, notBefore: NOW + 86_400_000 });
+    const later = waiting(taskRange, { first: 0, last: 1, notBefore: NOW + 86_400_000, waitMs: 5000 });
     await broker().replace(taskRange, [later]);
     await broker().write({ op: "release", rangeId: later.id });
-    expect((await broker().lease(job.id, 5, NOW + 86_400_000 - MAX_BACKOFF_MS)).taskRanges).toEqual([]);
+    expect((await broker().lease(job.id, 5, NOW + 86_400_000 - 5000)).taskRanges).toEqual([]);
     expect((await broker().lease(job.id, 5)).taskRanges).toEqual([later]);
   });
 

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterEach, expect, it } from "vitest";
-import type { ProcessEnd } from "../../../src/worker/processes/index.js";
+import { openSlots, type ProcessEnd } from "../../../src/worker/processes/index.js";
+import { atEnd } from "../../support/at-end.js";
 import { until } from "../../support/wait.js";
 import { isAlive, only, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
 
@@ -69,6 +70,16 @@ it("ends all commands, their children and itself within two seconds of the agent
   await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
+it("starts with the first command: an agent that runs none starts no process and makes no folder", async () => {
+  const parent = mkdtempSync(join(dir, "unused-"));
+  const slots = openSlots({ count: 1, dir: parent });
+  atEnd(() => slots.close());
+  expect([slots.guardian.pid, readdirSync(parent)]).toEqual([undefined, []]);
+  await run(only(slots), sh("exit 0"));
+  expect(isAlive(slots.guardian.pid ?? 0)).toBe(true);
+  expect(readdirSync(parent)).toHaveLength(1);
+});
+
 it("gives commands a SIGTERM first when the agent is gone", async () => {
   const mark = join(dir, "terminated");
   const agent = startAgent(
@@ -83,6 +94,7 @@ it("gives commands a SIGTERM first when the agent is gone", async () => {
 
 it("lives in a session of its own, as do the commands, out of reach of the terminal's signals", async () => {
   const slots = open();
+  await run(only(slots), sh("exit 0"));
   const { stdout } = await run(
     only(slots),
     sh('cut -d" " -f5,6 /proc/$1/stat /proc/$PPID/stat', String(slots.guardian.pid)),

@@ -7,7 +7,7 @@ import { scratch } from "../../files/scratch.js";
 describe("openWorkerDirectory", () => {
   it("makes the directory for its owner only, and the worker keeps its secret, which is not its id", () => {
     const directory = join(scratch(), "deep/worker");
-    const first = openWorkerDirectory(directory);
+    const first = openWorkerDirectory(directory, { shared: true });
     expect(fs.statSync(directory).mode & 0o777).toBe(0o700);
     expect(first.id).toMatch(/^[0-9a-f]{32}$/);
     const file = join(directory, "worker-secret");
@@ -15,31 +15,33 @@ describe("openWorkerDirectory", () => {
     expect(fs.readFileSync(file, "utf8")).toBe(`${first.secret}\n`);
     expect(first.secret).not.toContain(first.id);
     first.release();
-    const second = openWorkerDirectory(directory);
+    const second = openWorkerDirectory(directory, { shared: true });
     expect(second.id).toBe(first.id);
     second.release();
-    expect(openWorkerDirectory(join(directory, "other")).id).not.toBe(first.id);
+    expect(openWorkerDirectory(join(directory, "other"), { shared: true }).id).not.toBe(first.id);
   });
 
   it("lets one process have it at a time", () => {
     const directory = scratch();
-    const held = openWorkerDirectory(directory);
-    expect(() => openWorkerDirectory(directory)).toThrow(
+    const held = openWorkerDirectory(directory, { shared: true });
+    expect(() => openWorkerDirectory(directory, { shared: true })).toThrow(
       expect.objectContaining({
         code: "LABORO_DATA_IN_USE",
         message: expect.stringContaining(`the worker directory ${directory} is in use by process ${process.pid}`),
       }),
     );
     held.release();
-    openWorkerDirectory(directory).release();
+    openWorkerDirectory(directory, { shared: true }).release();
   });
 
   it("refuses a file that holds no secret, and a directory that cannot be, and keeps no lock", () => {
     const directory = scratch();
     fs.writeFileSync(join(directory, "worker-secret"), "");
-    expect(() => openWorkerDirectory(directory)).toThrow(expect.objectContaining({ code: "LABORO_DATA_CORRUPT" }));
+    expect(() => openWorkerDirectory(directory, { shared: true })).toThrow(
+      expect.objectContaining({ code: "LABORO_DATA_CORRUPT" }),
+    );
     expect(fs.readdirSync(directory).filter((name) => name.startsWith("lock"))).toEqual([]);
-    expect(() => openWorkerDirectory(join(directory, "worker-secret"))).toThrow(
+    expect(() => openWorkerDirectory(join(directory, "worker-secret"), { shared: true })).toThrow(
       expect.objectContaining({ code: "LABORO_DATA_UNUSABLE" }),
     );
   });

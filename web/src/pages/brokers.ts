@@ -24,7 +24,7 @@ const COLUMNS: readonly Column<Broker>[] = [
     make: ({ state }) => badge(state),
     show: (cell, { state, fallback }) => {
       if (cell.firstElementChild !== null) setBadge(cell.firstElementChild, state);
-      cell.title = fallback ? "a fallback: it listens only while no other broker is there" : "";
+      cell.title = fallback ? "a fallback: it listens only while no other broker runs" : "";
     },
   },
   { head: "Host", minor: true, show: (cell, { host }) => setText(cell, host) },
@@ -61,7 +61,7 @@ export const brokersPage: PageFactory = () => {
   const alone = h(
     "p",
     { class: "muted", hidden: true },
-    "This broker has its store to itself. Brokers that share a PostgreSQL are listed here together.",
+    "This broker has its own store. Brokers that share a PostgreSQL database are listed here together.",
   );
   return {
     title: "Brokers",

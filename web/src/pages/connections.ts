@@ -112,7 +112,7 @@ class ConnectionsPage implements Page {
         h(
           "p",
           { class: "panel empty" },
-          "Choose a connection. Its messages are recorded from then on, while this page is open.",
+          "Choose a connection to record its messages. Recording ends when this page is closed.",
         ),
       );
     } else if (!isAllowed(this.#context, "connection")) {

@@ -5,7 +5,7 @@ import { address } from "../route.js";
 
 type OverviewEvent = Answer<"overview">["recentEvents"][number];
 
-export interface EventText {
+interface EventText {
   readonly text: string;
   readonly href?: string;
   readonly bad: boolean;
@@ -18,13 +18,25 @@ export function eventText(event: OverviewEvent): EventText {
       ? address(["jobs", job])
       : worker !== undefined
         ? address(["workers"], { find: name })
-        : undefined;
+        : event.schedule !== undefined
+          ? address(["schedules"])
+          : undefined;
   const bad =
     kind === "broker-halted" || (kind === "job-ended" && event.state === "failed") || kind === "worker-disconnected";
   return { text: describe(event), bad, ...(href === undefined || kind === "job-removed" ? {} : { href }) };
 }
 
-function describe({ kind, job, name, count: many = 0, state, counters, message }: OverviewEvent): string {
+function describe({
+  kind,
+  job,
+  name,
+  count: many = 0,
+  state,
+  counters,
+  message,
+  schedule,
+  reason,
+}: OverviewEvent): string {
   switch (kind) {
     case "job-added":
       return `job ${job} ${name}: ${plural(many, "task")} submitted`;
@@ -32,6 +44,8 @@ function describe({ kind, job, name, count: many = 0, state, counters, message }
       return `job ${job} is held`;
     case "job-released":
       return `job ${job} is released`;
+    case "job-due":
+      return `job ${job}: its time has come`;
     case "job-cancelled":
       return `job ${job}: tasks were cancelled`;
     case "job-rerun":
@@ -48,6 +62,18 @@ function describe({ kind, job, name, count: many = 0, state, counters, message }
       return `${name} has left`;
     case "worker-draining":
       return `${name} is draining`;
+    case "schedule-set":
+      return `schedule ${schedule} is saved`;
+    case "schedule-removed":
+      return `schedule ${schedule} is removed`;
+    case "schedule-paused":
+      return `schedule ${schedule} is paused`;
+    case "schedule-resumed":
+      return `schedule ${schedule} is resumed`;
+    case "schedule-run":
+      return `schedule ${schedule} has started job ${job}`;
+    case "schedule-skipped":
+      return `schedule ${schedule} has skipped a run: ${reason}`;
     case "broker-halted":
       return `dispatch is halted: ${message}`;
     case "broker-resumed":

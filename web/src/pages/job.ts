@@ -106,7 +106,7 @@ class JobPage implements Page {
     this.#showSide();
   }
 
-  /** The number of the open task, as the address has it. */
+  /** The number of the open task, from the address. */
   get #number(): number | undefined {
     return this.#route.path[2] === "tasks" ? numberIn(this.#route.path[3]) : undefined;
   }
@@ -229,7 +229,7 @@ class JobPage implements Page {
         h(
           "p",
           { class: "panel empty" },
-          "Choose a task, in the map or in the list, to see where it is, why it waits, and what it wrote.",
+          "Choose a task in the map or the list to see its state, why it waits, and its output.",
         ),
       );
     } else if (index === undefined) {
@@ -267,7 +267,7 @@ class JobPage implements Page {
     const { waiting = 0, running = 0 } = this.#job?.counters ?? {};
     const answer = await confirmDialog({
       title: `Hold job ${this.#id}?`,
-      text: `None of its ${plural(waiting, "waiting task")} is handed out until it is released. ${running === 0 ? "" : `The ${plural(running, "task")} at workers go on.`}`,
+      text: `None of its ${plural(waiting, "waiting task")} is started until it is released. ${running === 0 ? "" : `The ${plural(running, "running task")} may finish.`}`,
       confirmLabel: "Hold job",
     });
     if (answer !== undefined)
@@ -277,7 +277,7 @@ class JobPage implements Page {
   async #release(): Promise<void> {
     const answer = await confirmDialog({
       title: `Release job ${this.#id}?`,
-      text: `Its ${plural(this.#job?.counters.waiting ?? 0, "waiting task")} may be handed out again.`,
+      text: `Its ${plural(this.#job?.counters.waiting ?? 0, "waiting task")} may start again.`,
       confirmLabel: "Release job",
     });
     if (answer !== undefined)
@@ -291,8 +291,8 @@ class JobPage implements Page {
       cancelled > 0 && `${plural(cancelled, "task")} that ${cancelled === 1 ? "was" : "were"} cancelled`,
     ];
     const answer = await confirmDialog({
-      title: `Run again what has not succeeded in job ${this.#id}?`,
-      text: `${what.filter(Boolean).join(" and ")} will wait again. Their results so far become earlier attempts.`,
+      title: `Rerun the tasks of job ${this.#id} that did not succeed?`,
+      text: `${what.filter(Boolean).join(" and ")} will run again. Their results so far become earlier attempts.`,
       confirmLabel: "Run again",
     });
     if (answer === undefined) return;
@@ -300,7 +300,7 @@ class JobPage implements Page {
       this.#context,
       "rerun",
       { job: this.#id },
-      ({ count: many }) => `${plural(many, "task")} of job ${this.#id} wait again`,
+      ({ count: many }) => `${plural(many, "task")} of job ${this.#id} will run again`,
     );
   }
 
@@ -308,7 +308,7 @@ class JobPage implements Page {
     const { waiting = 0, running = 0 } = this.#job?.counters ?? {};
     const reason = await confirmDialog({
       title: `Cancel job ${this.#id}?`,
-      text: `${plural(waiting, "waiting task")} will not run, and ${plural(running, "task")} at workers will be ended. What has ended stays as it is.`,
+      text: `${plural(waiting, "waiting task")} will not run, and ${plural(running, "task")} at workers will be stopped. Ended tasks do not change.`,
       confirmLabel: "Cancel job",
       destructive: true,
       reasonLabel: "Reason (optional)",
@@ -340,7 +340,7 @@ function countsOf(job: Job): Child[] {
   );
 }
 
-/** The rate at which tasks ended while the page was open, and the remaining time that follows from it. */
+/** The rate at which tasks ended while the page was open, and the remaining time. */
 class RateEstimate {
   readonly #samples: { readonly at: number; readonly ended: number }[] = [];
 
@@ -367,7 +367,7 @@ function factsOf(job: Job, remainingMs: number | undefined): Child[] {
   };
   add("Tasks", count(job.count));
   add("Submitted", h("span", { title: moment(job.created) }, ago(job.created)));
-  if (job.ended !== undefined) add("Took", duration(job.ended - job.created));
+  if (job.ended !== undefined) add("Duration", duration(job.ended - job.created));
   else if (remainingMs !== undefined) add("Remaining", `about ${duration(remainingMs)}`);
   add("Kind", recipe.kind);
   add("Pool", job.pool);
@@ -376,10 +376,13 @@ function factsOf(job: Job, remainingMs: number | undefined): Child[] {
   const wants = Object.entries(needs).filter(([name, amount]) => name !== "slots" || amount !== 1);
   if (wants.length > 0) add("Needs", wants.map(([name, amount]) => `${amount} ${name}`).join(", "));
   if (tags.length > 0) add("Tags", tags.join(", "));
+  if (job.state === "delayed" && job.notBefore !== undefined) add("Starts", moment(job.notBefore));
+  if (job.key !== undefined) add("Key", job.key);
   if (limits.retries > 0) add("Retries", limits.retries);
   if (limits.timeLimitMs !== undefined) add("Time limit", duration(limits.timeLimitMs));
-  if (limits.maxFails !== undefined) add("Stops after", plural(limits.maxFails, "failure"));
-  if (limits.maxRunning !== undefined) add("At most", `${count(limits.maxRunning)} at once`);
+  if (limits.maxFails !== undefined) add("Max failures", count(limits.maxFails));
+  if (limits.maxRunning !== undefined) add("Max running", count(limits.maxRunning));
+  if (limits.named !== undefined) add("Limits", h("a", { href: address(["limits"]) }, limits.named.join(", ")));
   if (recipe.stdinBytes !== undefined) add("Input", size(recipe.stdinBytes));
   if (after.length > 0) {
     add(
@@ -394,6 +397,6 @@ function factsOf(job: Job, remainingMs: number | undefined): Child[] {
       ),
     );
   }
-  if (job.reason !== undefined) add("Cancelled because", job.reason);
+  if (job.reason !== undefined) add("Cancel reason", job.reason);
   return facts;
 }

@@ -5,7 +5,17 @@ import type { PageFactory } from "../page-context.js";
 import { jobTable } from "../parts/job-table.js";
 import { numberIn, type Route, withQuery } from "../route.js";
 
-const STATES = ["open", "running", "waiting", "held", "blocked", "failed", "succeeded", "cancelled"] as const;
+const STATES = [
+  "open",
+  "running",
+  "waiting",
+  "delayed",
+  "held",
+  "blocked",
+  "failed",
+  "succeeded",
+  "cancelled",
+] as const;
 type State = (typeof STATES)[number];
 const PAGE = 50;
 /** While the user is typing. */

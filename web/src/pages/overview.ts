@@ -5,7 +5,7 @@ import { ago, brief, count, duration, latency, moment, plural, rate, size } from
 import type { PageFactory } from "../page-context.js";
 import { Chart } from "../parts/chart.js";
 import { jobTable } from "../parts/job-table.js";
-import { Meter } from "../parts/meter.js";
+import { Meter } from "../parts/progress-bar.js";
 import { address, withQuery } from "../route.js";
 import { eventText } from "./event-text.js";
 
@@ -44,7 +44,7 @@ export const overviewPage: PageFactory = (route) => {
       { class: "title" },
       h("h1", {}, "Overview"),
       h("span", { class: "gap" }),
-      h("nav", { class: "chips", "aria-label": "Time of the charts" }, ...spans),
+      h("nav", { class: "chips", "aria-label": "Time range of the charts" }, ...spans),
     ),
     problems.element,
     tiles.element,
@@ -243,7 +243,7 @@ class Charts {
     format: latency,
     series: [
       { label: "p50", colour: "running" },
-      { label: "p95", colour: "running", dashed: true },
+      { label: "p95", colour: "accent" },
       { label: "max", colour: "held" },
     ],
   });

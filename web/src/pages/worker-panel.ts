@@ -1,5 +1,6 @@
 /** One worker: its properties and standing, its running tasks, and actions on it. */
 
+import type { Answer } from "../api.js";
 import { type Child, h, set, setChildren, setText, updateRows } from "../dom.js";
 import { count, duration, percent, plural } from "../format.js";
 import { isAllowed, type PageContext, runAction } from "../page-context.js";
@@ -7,7 +8,6 @@ import { badge, setBadge } from "../parts/badge.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
 import { icon } from "../parts/icons.js";
 import { address } from "../route.js";
-import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
 export class WorkerPanel {
   readonly element: HTMLElement;
@@ -52,7 +52,9 @@ export class WorkerPanel {
     setChildren(this.#facts, ...factsOf(worker));
     setText(
       this.#runningTitle,
-      worker.tasks > worker.running.length ? `Runs ${count(worker.tasks)}, the longest of them` : "Runs",
+      worker.tasks > worker.running.length
+        ? `${count(worker.tasks)} running tasks, the longest first`
+        : "Running tasks",
     );
     updateRows(
       this.#running,
@@ -62,7 +64,10 @@ export class WorkerPanel {
       showRunning,
     );
     if (worker.running.length === 0)
-      setText(this.#runningTitle, worker.tasks > 0 ? `${count(worker.tasks)} tasks are prefetched` : "It runs nothing");
+      setText(
+        this.#runningTitle,
+        worker.tasks > 0 ? `${count(worker.tasks)} prefetched tasks, none running` : "No running tasks",
+      );
     this.#showActions(worker);
   }
 
@@ -86,7 +91,7 @@ export class WorkerPanel {
     const name = this.#worker?.name ?? this.id;
     const answer = await confirmDialog({
       title: `Drain ${name}?`,
-      text: "It gets nothing new. What it runs goes on, what it holds and has not begun goes to others.",
+      text: "It gets no more tasks. Running tasks continue, waiting ones go to other workers.",
       confirmLabel: "Drain worker",
     });
     if (answer !== undefined) await runAction(this.#context, "drain", { worker: this.id }, () => `${name} is draining`);
@@ -96,12 +101,17 @@ export class WorkerPanel {
     const name = this.#worker?.name ?? this.id;
     const answer = await confirmDialog({
       title: `Stop ${name}?`,
-      text: `It ends what it runs (${count(this.#worker?.tasks ?? 0)} tasks), and goes. To have it back, start it on its machine.`,
+      text: `It finishes its running tasks (${count(this.#worker?.tasks ?? 0)}), then ends. To use it again, start it on its machine.`,
       confirmLabel: "Stop worker",
       destructive: true,
     });
     if (answer !== undefined)
-      await runAction(this.#context, "stop", { worker: this.id }, () => `${name} ends what it runs, and goes`);
+      await runAction(
+        this.#context,
+        "stop",
+        { worker: this.id },
+        () => `${name} stops when its running tasks have ended`,
+      );
   }
 
   async #forgive(): Promise<void> {
@@ -112,7 +122,7 @@ export class WorkerPanel {
       confirmLabel: "Forgive worker",
     });
     if (answer !== undefined)
-      await runAction(this.#context, "forgive", { name }, () => `${name} starts with good standing`);
+      await runAction(this.#context, "forgive", { name }, () => `${name} has good standing again`);
   }
 }
 
@@ -161,4 +171,24 @@ function factsOf(worker: Worker): Child[] {
   if (services.length > 0) add("Services", services.join(", "));
   add("Id", h("span", { class: "mono" }, worker.id));
   return facts;
+}
+
+/** A worker as pages show it. */
+export type Worker = Answer<"workerPage">["workers"][number];
+
+export function stateOf({ connected, draining, paused, standing }: Worker): string {
+  if (standing !== "good") return standing;
+  if (!connected) return "disconnected";
+  return draining ? "draining" : paused === undefined ? "connected" : "paused";
+}
+
+export const usedSlots = ({ total, free }: Worker): number => (total.slots ?? 0) - (free.slots ?? 0);
+
+/** `+` and `-` as small bars, with a text for screen readers. */
+export function recentBars(recent: string): HTMLElement {
+  const failed = recent.split("-").length - 1;
+  const words = recent === "" ? "no results yet" : `${failed} of the last ${recent.length} failed`;
+  const bars = h("span", { class: "recent", role: "img", "aria-label": words, title: words });
+  for (const one of recent) bars.append(h("i", { class: one === "+" ? "good" : "bad" }));
+  return bars;
 }

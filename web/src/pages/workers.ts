@@ -4,12 +4,11 @@ import { type Child, h, set, setChildren, setText } from "../dom.js";
 import { count, duration, plural } from "../format.js";
 import type { Page, PageContext, PageFactory } from "../page-context.js";
 import { badge } from "../parts/badge.js";
-import { Meter } from "../parts/meter.js";
+import { Meter } from "../parts/progress-bar.js";
 import { VirtualGrid } from "../parts/virtual-grid.js";
 import { type Route, withQuery } from "../route.js";
 import { debounceInput } from "./jobs.js";
-import { WorkerPanel } from "./worker-panel.js";
-import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
+import { recentBars, stateOf, usedSlots, type Worker, WorkerPanel } from "./worker-panel.js";
 
 const ORDERS = {
   lastUsed: "next used first",
@@ -129,7 +128,7 @@ class WorkersPage implements Page {
     setText(
       this.#empty,
       total === 0
-        ? "No worker has joined yet. On a machine that should work, run laboro worker with the line that laboro serve printed."
+        ? "No worker has joined yet. Start one with the laboro worker command that laboro serve printed."
         : "No workers match.",
     );
   }
@@ -149,7 +148,7 @@ class WorkersPage implements Page {
       return;
     }
     let worker = [...this.#items.values()].find((one) => one.id === id);
-    // It may be one that is not in view.
+    // It may not be in view.
     if (worker === undefined) {
       const name = this.#panel?.id === id ? this.#panel.name : undefined;
       const found = await ask(

@@ -1,13 +1,15 @@
 /** A state as one word with a colour. */
 import { h, set, setText } from "../dom.js";
 
-export type Tone = "good" | "bad" | "busy" | "warn" | "idle" | "off";
+type Tone = "good" | "bad" | "busy" | "warn" | "idle" | "off";
 
 const TONES: Readonly<Record<string, Tone>> = {
   succeeded: "good",
   good: "good",
   connected: "good",
   open: "good",
+  active: "good",
+  ended: "off",
   standby: "idle",
   failed: "bad",
   banned: "bad",
@@ -20,6 +22,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   paused: "warn",
   disconnected: "warn",
   waiting: "idle",
+  delayed: "idle",
   idle: "idle",
   cancelled: "off",
 };

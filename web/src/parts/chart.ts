@@ -2,9 +2,10 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { h, setText } from "../dom.js";
+import { timesOfDay } from "../format.js";
 import { colour, onThemeChange } from "../theme.js";
 
-export interface Series {
+interface Series {
   readonly label: string;
   /** The name of a colour of the style sheet. */
   readonly colour: string;
@@ -12,12 +13,12 @@ export interface Series {
   readonly dashed?: boolean;
 }
 
-export interface ChartOptions {
+interface ChartOptions {
   readonly title: string;
   readonly series: readonly Series[];
   /** Formats a value for the legend and the axis. */
   readonly format: (value: number) => string;
-  /** The axis reaches at least so far. */
+  /** The smallest maximum of the axis. */
   readonly minScale?: number;
 }
 
@@ -51,7 +52,7 @@ export class Chart {
     this.#removeThemeListener = onThemeChange(() => this.#draw());
   }
 
-  /** `at` in milliseconds; a hole of more than two steps is left empty. */
+  /** `at` in milliseconds. A gap of more than two steps is left empty. */
   update(at: readonly number[], columns: readonly (readonly number[])[], stepMs: number): void {
     this.#data = withGaps(at, columns, stepMs);
     if (this.#plot === undefined) this.#draw();
@@ -94,7 +95,7 @@ export class Chart {
         {
           ...axis,
           grid: { show: false },
-          values: (_plot, splits) => splits.map(timeOfDay),
+          values: (_plot, splits) => timesOfDay(splits),
           space: 60,
           size: 22,
           gap: 4,
@@ -134,11 +135,6 @@ export class Chart {
     this.#canvas.setAttribute("aria-label", `${title}, chart over time. Now: ${words}`);
   }
 }
-
-const timeOfDay = (seconds: number): string => {
-  const date = new Date(seconds * 1000);
-  return `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
-};
 
 function withGaps(at: readonly number[], columns: readonly (readonly number[])[], stepMs: number): uPlot.AlignedData {
   const times: number[] = [];

@@ -1,7 +1,7 @@
 /** A dialog before an action: what will happen, and two buttons. */
 import { h } from "../dom.js";
 
-export interface ConfirmOptions {
+interface ConfirmOptions {
   readonly title: string;
   readonly text: string;
   /** The label of the button that confirms: a verb. */

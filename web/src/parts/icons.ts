@@ -1,11 +1,13 @@
-/** Line drawings of 16 by 16, in the colour of the text around them. */
+/** Line drawings of 16 by 16, in the colour of the surrounding text. */
 import { svg } from "../dom.js";
 
 const PATHS: Readonly<Record<string, string>> = {
   overview: "M2 13V3m0 10h12M5 10l3-4 2.5 2.5L14 4",
   jobs: "M2.5 4h11M2.5 8h11M2.5 12h7",
+  schedules: "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12M8 5v3l2.5 1.5",
   workers: "M2.5 3.5h11v6h-11zM6 12.5h4M8 9.5v3",
   services: "M8 2.5v3M8 10.5v3M2.5 8h3M10.5 8h3M8 5.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5",
+  limits: "M2.5 12a5.5 5.5 0 1 1 11 0M8 12l3-4",
   brokers: "M8 2l5 3v6l-5 3-5-3V5zM8 8v6M8 8l5-3M8 8L3 5",
   config: "M3 4.5h6M12 4.5h1M3 11.5h1M7 11.5h6M10.5 3v3M5.5 10v3",
   connections: "M3 2.5v11M13 2.5v11M3 5.5h8.5l-2-2m2 2l-2 2M13 10.5H4.5l2-2m-2 2l2 2",

@@ -7,7 +7,7 @@ import { badge, setBadge } from "./badge.js";
 import { ProgressBar } from "./progress-bar.js";
 import { type Column, Table } from "./table.js";
 
-export type JobView = Answer<"jobs">["jobs"][number];
+type JobView = Answer<"jobs">["jobs"][number];
 
 const bars = new WeakMap<Element, ProgressBar>();
 
@@ -81,7 +81,7 @@ const COLUMNS: readonly Column<JobView>[] = [
   number("Running", ({ counters }) => counters.running, true),
   number("Waiting", ({ counters }) => counters.waiting, true),
   {
-    head: "Took",
+    head: "Duration",
     number: true,
     minor: true,
     show: (cell, { created, ended }) => setText(cell, duration((ended ?? Date.now()) - created)),

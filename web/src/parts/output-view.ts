@@ -5,7 +5,7 @@ import { h, set, setChildren, setText } from "../dom.js";
 import { size } from "../format.js";
 import { errorMessage, type PageContext } from "../page-context.js";
 
-/** Bytes of the end that are shown first; the rest when asked for. */
+/** How many bytes of the end are shown first. */
 const TAIL = 256 * 1024;
 const PAGE = 256 * 1024;
 const WAIT_MS = 20_000;
@@ -155,7 +155,7 @@ function lineElement(line: StyledLine): HTMLElement {
   const error = line.some(({ style }) => style.error === true);
   const element = h("div", { class: error ? "line from-error" : "line" });
   for (const { text, style } of line) element.append(isPlain(style) ? text : runElement(text, style));
-  // An empty line is as high as any other.
+  // So that an empty line has the height of a line.
   if (line.length === 0) element.append("\u200b");
   return element;
 }

@@ -2,7 +2,7 @@
 import { h, set } from "../dom.js";
 import { count } from "../format.js";
 
-export interface Counts {
+interface Counts {
   readonly succeeded: number;
   readonly failed: number;
   readonly cancelled: number;
@@ -35,4 +35,21 @@ export class ProgressBar {
 function describe(counts: Counts, total: number): string {
   const parts = STATES.filter((name) => counts[name] > 0).map((name) => `${count(counts[name])} ${name}`);
   return `of ${count(total)} tasks ${parts.join(", ") || "none"}`;
+}
+
+/** How much of something is in use. */
+export class Meter {
+  readonly element = h("span", { class: "meter", role: "meter", "aria-valuemin": 0 });
+  readonly #filled = h("i");
+
+  constructor(label: string) {
+    set(this.element, "aria-label", label);
+    this.element.append(this.#filled);
+  }
+
+  update(used: number, total: number): void {
+    set(this.element, "aria-valuemax", total);
+    set(this.element, "aria-valuenow", used);
+    this.#filled.style.width = `${total === 0 ? 0 : Math.min(100, (100 * used) / total)}%`;
+  }
 }

@@ -3,12 +3,12 @@ import { type Child, h, set, setChildren, updateRows } from "../dom.js";
 
 export interface Column<Item> {
   readonly head: string;
-  /** Numbers stand to the right. */
+  /** Numbers are aligned to the right. */
   readonly number?: true;
-  /** Left out where the page is narrow. */
+  /** Hidden on a narrow page. */
   readonly minor?: true;
   readonly wide?: true;
-  /** Made once a row. */
+  /** Called once per row. */
   readonly make?: (item: Item) => Child;
   /** Called at every update with the cell. */
   readonly show: (cell: HTMLElement, item: Item) => void;

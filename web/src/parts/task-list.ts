@@ -48,7 +48,7 @@ export class TaskList {
         { head: "Task", name: "task", cell: ({ number }) => count(number) },
         { head: "State", name: "state", cell: ({ state }): Child => badge(state) },
         { head: "Outcome", name: "outcome", cell: ({ outcome }) => outcome },
-        { head: "Took", name: "took", cell: ({ took }) => took },
+        { head: "Duration", name: "took", cell: ({ took }) => took },
         {
           head: "Worker",
           name: "worker",
@@ -83,7 +83,7 @@ export class TaskList {
       pageNumber < this.#pages.length ? (this.#pages[pageNumber]?.from ?? 0) : (this.#pages.at(-1)?.next ?? 0);
     await this.#loadPage(signal, Math.min(pageNumber, this.#pages.length), from);
     const last = this.#pages.at(-1);
-    // Scrolled to the end of what is known: what comes next, too.
+    // Scrolled to the end of the loaded pages: load the next one.
     if (this.#endInView() && last?.next !== undefined) await this.#loadPage(signal, this.#pages.length, last.next);
   }
 
@@ -93,7 +93,7 @@ export class TaskList {
     if (state !== this.#state) return;
     const before = this.#pages[pageNumber];
     this.#pages[pageNumber] = page;
-    // What came after it is another page now.
+    // The pages after it have changed.
     if (before !== undefined && before.next !== page.next) this.#pages.length = pageNumber + 1;
     this.#update();
   }
@@ -110,7 +110,9 @@ export class TaskList {
 
   #update(): void {
     const known = this.#pages.reduce((sum, { items }) => sum + items.length, 0);
-    this.element.classList.toggle("of-running", this.#state === "running");
+    // Without an outcome there is more space for the worker. Handlers may report progress, which has its place.
+    const outcomes = this.#pages.some(({ items }) => items.some(({ outcome }) => outcome !== ""));
+    this.element.classList.toggle("of-running", this.#state === "running" && !outcomes);
     this.#grid.update(known, this.#open);
     set(this.#grid.element, "hidden", known === 0);
     set(this.#empty, "hidden", known > 0);
@@ -157,7 +159,8 @@ export function describeOutcome({
   return signal ?? (code === undefined ? "" : `exit ${code}`);
 }
 
-function runningItem({ index, number, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
+function runningItem(task: Answer<"running">["tasks"][number]): Item {
+  const { index, number, worker, attempt, startedAt, progress = "" } = task;
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return { index, number, state: "running", worker, attempt, took, outcome: "" };
+  return { index, number, state: "running", worker, attempt, took, outcome: progress };
 }

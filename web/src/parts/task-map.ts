@@ -1,10 +1,13 @@
-/** A map of a job's tasks: one cell per task, or per several tasks of a large job. A cell with a failed task shows the failure. */
+/**
+ * A map of a job's tasks: one cell per task, or per several tasks of a large job. A cell with a failed task shows the
+ * failure.
+ */
 import type { Answer } from "../api.js";
 import { h, set, setChildren, setText } from "../dom.js";
 import { count, plural } from "../format.js";
 import { colour, onThemeChange } from "../theme.js";
 
-export type MapAnswer = Answer<"taskMap">;
+type MapAnswer = Answer<"taskMap">;
 
 const TALLEST = 216;
 const MAX_CELL = 16;
@@ -12,9 +15,9 @@ const SMALLEST_CELL = 3;
 /** Tasks that are shown when a cell with several is opened: one cell each. */
 const ZOOM_TASKS = 15_000;
 
-export interface MapActions {
+interface MapActions {
   openTask(index: number): void;
-  /** What people call the task. */
+  /** The number that users see. */
   numberOf(index: number): number;
   /** Undefined for the whole job. */
   showRange(window: { readonly first: number; readonly last: number } | undefined): void;
@@ -94,7 +97,7 @@ export class TaskMap {
     this.#window.dataset.shown = key;
     setChildren(
       this.#window,
-      h("span", {}, tasksPerCell > 1 ? `${text}, ${count(tasksPerCell)} in a cell` : text),
+      h("span", {}, tasksPerCell > 1 ? `${text}, ${count(tasksPerCell)} per cell` : text),
       part && button("Earlier", () => this.#actions.showRange(step(first - size)), first === 0),
       part && button("Later", () => this.#actions.showRange(step(last + 1)), last >= all - 1),
       part && button("All", () => this.#actions.showRange(undefined)),
@@ -213,7 +216,7 @@ export class TaskMap {
   }
 }
 
-/** As large as they can be, so that all are seen. */
+/** The largest size at which all cells fit. */
 function cellSize(width: number, cells: number): number {
   for (let size = MAX_CELL; size > 1; size--) {
     if (Math.ceil(cells / Math.floor(width / size)) * size <= TALLEST) return size;

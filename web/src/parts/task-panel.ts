@@ -70,7 +70,7 @@ export class TaskPanel {
     setChildren(this.#facts, ...factsOf(task));
     this.#showAttempts(task);
     this.#showActions(task);
-    // A task that was never handed out has no output.
+    // A task that was never assigned has no output.
     set(this.#output.element, "hidden", task.attempt === 0);
     if (task.attempt === 0) return;
     if (this.#attempt === task.attempt && this.#shown === task.state) return;
@@ -147,7 +147,7 @@ export class TaskPanel {
     const name = this.#name;
     const reason = await confirmDialog({
       title: `Cancel task ${name}?`,
-      text: "It ends cancelled, whatever it was doing; its process is ended if it runs. It can be run again later.",
+      text: "If it runs, its process is stopped. The task ends as cancelled. It can be run again later.",
       confirmLabel: "Cancel task",
       destructive: true,
       reasonLabel: "Reason (optional)",
@@ -177,7 +177,7 @@ function factsOf({ worker, attempt, result }: Task): Child[] {
   if (worker !== undefined) add("Worker", h("a", { href: address(["workers"], { find: worker }) }, worker));
   if (attempt > 0) add("Attempt", count(attempt));
   if (result !== undefined) {
-    add("Took", duration(result.ended - result.started));
+    add("Duration", duration(result.ended - result.started));
     add("Started", moment(result.started));
     add("Ended", moment(result.ended));
     const outcome = describeOutcome(result);

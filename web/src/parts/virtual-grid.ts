@@ -1,16 +1,16 @@
 /**
- * A list of any length that renders only the rows in view. All rows have one height; arrow keys move a mark, Enter opens the marked row.
- * Screen readers get the number of rows and the positions of those rendered.
+ * A list of any length that renders only the rows in view. All rows have one height; arrow keys move a mark, Enter
+ * opens the marked row. Screen readers get the number of rows and the positions of those rendered.
  */
 import { type Child, h, set, setChildren } from "../dom.js";
 
-export interface GridColumn<Item> {
+interface GridColumn<Item> {
   readonly head: string;
   readonly name: string;
   readonly cell: (item: Item) => Child | readonly Child[];
 }
 
-export interface GridOptions<Item> {
+interface GridOptions<Item> {
   readonly label: string;
   readonly columns: readonly GridColumn<Item>[];
   readonly rowHeight: number;
@@ -74,7 +74,7 @@ export class VirtualGrid<Item> {
     return { from: Math.max(0, top - OVERSCAN_ROWS), to: Math.min(this.#count, top + many + OVERSCAN_ROWS) };
   }
 
-  /** There are so many now, and those in view may have changed. */
+  /** Sets the number of rows, and updates the rows in view. */
   update(count: number, openKey?: string | number): void {
     this.#count = count;
     this.#openKey = openKey;

@@ -1,6 +1,6 @@
 /**
- * Follows a batch to its end and reports each task that ends, once, also across restarts of the broker: a new client names the tasks that
- * were reported.
+ * Follows a batch to its end and reports each ended task once, also across restarts of the broker: a new client tells
+ * the broker which tasks were reported.
  */
 import type { Client } from "../../../client/client.js";
 import type { TakeOutput } from "../../../client/follow.js";
@@ -8,16 +8,16 @@ import { EndedTasks } from "../../../model/ended-tasks.js";
 import type { JobEnd } from "../../../model/job.js";
 import type { JobProgress } from "../../../model/progress.js";
 import { rangesOf } from "../../../model/ranges.js";
-import type { OperationOutput } from "../views.js";
+import { pages } from "../views.js";
 import { groupsToPrint, type PrintableTask } from "./output-printer.js";
 import type { TaskCounts } from "./progress-bar.js";
 
-export interface BatchHandlers {
+interface BatchHandlers {
   /** If it rejects because the broker disconnects, these tasks are reported again. */
   onEnded(tasks: readonly PrintableTask[]): Promise<void>;
   onProgress(progress: JobProgress): void;
   readonly relay: TakeOutput;
-  /** Report when output was stored. */
+  /** Also report that output was stored. */
   readonly live: boolean;
 }
 
@@ -37,8 +37,8 @@ export class BatchFollower {
   }
 
   /**
-   * Returns undefined if `stop` was aborted before the job ended. Rejects with LABORO_BROKER_GONE if the broker disconnects; call it again
-   * with a new client.
+   * Returns undefined if `stop` was aborted before the job ended. Rejects with LABORO_BROKER_GONE if the broker
+   * disconnects; call it again with a new client.
    */
   async waitForEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
     const { live, relay, onProgress } = this.#handlers;
@@ -57,13 +57,10 @@ export class BatchFollower {
     return this.#reportRest(client);
   }
 
-  /** After an interrupt: what has ended by now. */
+  /** After an interrupt: reports the tasks that have ended by now. */
   async #reportRest(client: Client): Promise<JobEnd | undefined> {
-    for (let from: number | undefined = 0; from !== undefined; ) {
-      const page: OperationOutput<"tasks"> = await client.ask("tasks", { job: this.#job, from });
+    for await (const page of pages((from) => client.ask("tasks", { job: this.#job, from })))
       await this.#report(page.tasks.filter((task) => !this.#reported.has(task)));
-      from = page.next;
-    }
     const { state } = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
     this.counters = (await client.ask("job", { job: this.#job })).counters;
     return state;

@@ -1,9 +1,11 @@
 /** `--joblog FILE`: one line per ended task, with the columns of GNU parallel. */
 import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
+import { constants } from "node:os";
 import { badInput } from "../../../base/errors.js";
 import type { TaskView } from "../views.js";
 import type { StartedBatch } from "./resume.js";
 
+const signals: Readonly<Record<string, number>> = constants.signals;
 const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
 
 export class JobLog {
@@ -19,7 +21,10 @@ export class JobLog {
     }
   }
 
-  /** A resumed batch keeps the lines of its earlier runs and adds what they had no time to write. Another batch replaces them. */
+  /**
+   * A resumed batch keeps the lines of its earlier runs and adds lines that are missing. Another batch replaces the
+   * file.
+   */
   begin({ job, resumed, earlier, commandOf }: StartedBatch): void {
     const isFile = fstatSync(this.#fd).isFile();
     if (!resumed && isFile) ftruncateSync(this.#fd);
@@ -46,7 +51,7 @@ export class JobLog {
 function lineOf(result: TaskView, label: string): string {
   const start = (result.started / 1000).toFixed(3);
   const runtime = ((result.ended - result.started) / 1000).toFixed(3);
-  const signal = result.signal === undefined ? 0 : (SIGNALS[result.signal] ?? -1);
+  const signal = result.signal === undefined ? 0 : (signals[result.signal] ?? -1);
   const code = result.code ?? (result.signal === undefined ? -1 : 0);
   const fields = [
     result.number,
@@ -61,23 +66,3 @@ function lineOf(result: TaskView, label: string): string {
   ];
   return `${fields.join("\t")}\n`;
 }
-
-const SIGNALS: Readonly<Record<string, number>> = {
-  SIGHUP: 1,
-  SIGINT: 2,
-  SIGQUIT: 3,
-  SIGILL: 4,
-  SIGTRAP: 5,
-  SIGABRT: 6,
-  SIGBUS: 7,
-  SIGFPE: 8,
-  SIGKILL: 9,
-  SIGUSR1: 10,
-  SIGSEGV: 11,
-  SIGUSR2: 12,
-  SIGPIPE: 13,
-  SIGALRM: 14,
-  SIGTERM: 15,
-  SIGXCPU: 24,
-  SIGXFSZ: 25,
-};

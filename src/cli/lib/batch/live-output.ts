@@ -1,6 +1,6 @@
 /**
- * Prints the output of a single task as it arrives, stdout and stderr separately. The broker stores the beginning of it; what comes after
- * that is relayed. Both are put together by their offsets.
+ * Prints the output of a single task as it arrives, stdout and stderr separately. The broker stores output up to a cap
+ * and relays the rest. Both are joined by their offsets.
  */
 
 import { LaboroError } from "../../../base/errors.js";
@@ -31,7 +31,7 @@ export class LiveOutput {
     this.#writer = writer;
   }
 
-  /** Bytes of the task that has ended which could not be printed. */
+  /** Bytes of the ended task that could not be printed. */
   get missingBytes(): number {
     const { outputBytes = 0 } = this.#ended ?? {};
     return this.#missing + Math.max(0, outputBytes - this.#position);
@@ -78,20 +78,21 @@ export class LiveOutput {
         continue;
       }
       asked ??= nextPage(currentClient(), job, this.#position).then((page) => ({ page }));
-      // Only promises that settle soon: one that stays pending would keep the result of every race, and so all of the output.
+      // Only promises that settle soon: a promise that stays pending keeps the result of every race in memory, and so
+      // all of the output.
       const found = await Promise.race([asked, woken]);
       if (typeof found !== "object") continue;
       asked = undefined;
       if (await this.#printPage(found.page)) break;
     }
-    // Nothing is printed any more, and nobody may wait for it.
+    // Callers of `take` must not wait for output that is never printed.
     this.#closed = true;
     for (const { taken } of this.#relayed.splice(0)) taken();
   }
 
   /** Returns true if that was all that was left of the output. */
   async #printSmall({ attempt, output, outputBytes }: PrintableTask): Promise<boolean> {
-    // A page that was asked for may belong to the attempt before.
+    // A requested page may belong to the attempt before.
     if (output !== undefined || outputBytes === 0) this.#beginAttempt(attempt);
     if (attempt !== this.#attempt) return false;
     let offset = 0;
@@ -116,7 +117,7 @@ export class LiveOutput {
         // The pieces of the page follow what was relayed.
       }
       if (offset > this.#position) {
-        // It may still be on its way.
+        // Relayed output may still arrive.
         if (!page.ended && this.#ended === undefined) {
           await pause();
           return false;
@@ -142,7 +143,7 @@ export class LiveOutput {
     return true;
   }
 
-  /** A later attempt starts its output at 0. Returns true if something of the one before was printed. */
+  /** A later attempt starts its output at 0. Returns true if output of the previous attempt was printed. */
   #beginAttempt(attempt: number): boolean {
     if (this.#attempt !== undefined && attempt <= this.#attempt) return false;
     const restart = this.#position > 0;
@@ -151,7 +152,7 @@ export class LiveOutput {
     return restart;
   }
 
-  /** Prints what lies behind the position. */
+  /** Prints the bytes after the current position. */
   async #write(stream: "stdout" | "stderr", offset: number, bytes: Uint8Array): Promise<void> {
     const end = offset + bytes.length;
     if (end <= this.#position) return;

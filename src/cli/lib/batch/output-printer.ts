@@ -1,14 +1,17 @@
 /**
- * Prints the output of tasks when they end: in the order of their ends, or of their entries. Output is printed byte for byte; with a tag,
- * line by line. What is stored comes from the broker, what was relayed from the spool.
+ * Prints the output of tasks when they end, in the order of their ends or of their entries. Output is printed byte for
+ * byte; with a tag, line by line. Stored output comes from the broker, relayed output from the spool.
  */
+
+import { formatSize } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
 import type { OutputStream } from "../../../model/outcome.js";
 import type { EndedTask } from "../../../model/progress.js";
 import type { Bytes } from "../../../model/recipe.js";
 import type { OutputPiece } from "../../../model/store.js";
-import { LineWriter } from "../line-writer.js";
-import type { OutputWriter } from "../output-writer.js";
+import { LineWriter, type OutputWriter } from "../output-writer.js";
+
+import { printNotice } from "../print.js";
 import type { OperationOutput, TaskView } from "../views.js";
 import type { RelaySpool, SpoolReader } from "./relay-spool.js";
 
@@ -18,13 +21,13 @@ export interface OutputOptions {
   readonly tag: boolean;
 }
 
-export interface PrinterDependencies {
+interface PrinterDependencies {
   readonly writer: OutputWriter;
   readonly relayed: RelaySpool;
   readonly labelOf: (index: number) => string;
   /** Removes the progress bar. */
   readonly clear: () => void;
-  /** The output of these tasks was printed; so many bytes of it are missing. */
+  /** The output of these tasks was printed, except for `missingBytes`. */
   readonly onPrinted: (tasks: readonly TaskView[], missingBytes: number) => void;
 }
 
@@ -32,8 +35,8 @@ export interface PrinterDependencies {
 export type PrintableTask = TaskView & Pick<EndedTask, "output">;
 
 /** Outputs fetched at one time. */
-export const FETCH_CONCURRENCY = 16;
-/** Bytes of small outputs that are kept until it is their turn. */
+const FETCH_CONCURRENCY = 16;
+/** Bytes of small outputs that are kept in memory until their turn. */
 const KEPT_BYTES = 64 * 1024 * 1024;
 
 export class OutputPrinter {
@@ -178,7 +181,7 @@ export class OutputPrinter {
 
 const needsNoFetch = ({ output, outputBytes }: PrintableTask): boolean => output !== undefined || outputBytes === 0;
 
-/** Neighbours that need no request to the broker together; a few others together. */
+/** Groups neighbouring tasks: those that need no request to the broker, and a few of the others. */
 export function* groupsToPrint(tasks: readonly PrintableTask[]): Generator<readonly PrintableTask[]> {
   for (let from = 0, to = 0; from < tasks.length; from = to) {
     const small = needsNoFetch(tasks[from] as PrintableTask);
@@ -200,7 +203,7 @@ async function* storedPieces(client: Client, job: number, task: TaskView, first:
   }
 }
 
-/** Prints what was relayed from this offset on without a gap. Returns where it ends. */
+/** Prints relayed output from this offset up to the first gap. Returns the offset of the gap. */
 async function printSpooled(
   spooled: SpoolReader | undefined,
   print: Pick<OutputWriter, "write">,
@@ -214,7 +217,7 @@ async function printSpooled(
   return at;
 }
 
-/** Lines with a tag before each; the last one is ended. */
+/** Puts a tag before each line and ends the last line. */
 class TaggedOutput {
   readonly #lines: Readonly<Record<"stdout" | "stderr", LineWriter>>;
   #written: Promise<void> = Promise.resolve();
@@ -236,6 +239,61 @@ class TaggedOutput {
   }
 }
 
-/** An entry as it can stand before a line. */
+/** An entry as a tag of a line. */
 export const entryLabel = (entry: Bytes): string =>
   (typeof entry === "string" ? entry : Buffer.from(entry).toString()).replace(/[\t\n\r]/g, " ");
+
+/** How many tasks are listed by name. */
+const MAX_LISTED = 10;
+
+interface NoticeDependencies {
+  /** "task 12 (data/x.csv)" */
+  readonly nameOf: (index: number) => string;
+  /** How much of a task's output is stored; all if absent. */
+  readonly outputCap: number | undefined;
+  /** Called before a line is written. */
+  readonly clear: () => void;
+}
+
+/** Reports on standard error which tasks have output that was not stored or not shown. */
+export class OutputNotices {
+  readonly #deps: NoticeDependencies;
+  #notKept = 0;
+  #missing = 0;
+
+  constructor(deps: NoticeDependencies) {
+    this.#deps = deps;
+  }
+
+  /** Some output was not shown. */
+  get incomplete(): boolean {
+    return this.#missing > 0;
+  }
+
+  /** The output of this task was printed, except for `missingBytes`. `reason`: why they are missing, if known. */
+  add({ index, outputBytes }: TaskView, missingBytes: number, reason?: string): void {
+    const { nameOf, outputCap = Number.POSITIVE_INFINITY } = this.#deps;
+    const total = formatSize(outputBytes);
+    if (missingBytes > 0) {
+      const why = reason === undefined ? "" : ` (${reason})`;
+      if (++this.#missing <= MAX_LISTED)
+        this.#print(`${nameOf(index)}: ${formatSize(missingBytes)} of its ${total} of output are lost${why}`);
+    } else if (outputBytes > outputCap && ++this.#notKept <= MAX_LISTED) {
+      this.#print(
+        `${nameOf(index)}: only ${formatSize(outputCap)} of its ${total} of output are kept for laboro logs; --output-cap keeps more`,
+      );
+    }
+  }
+
+  /** Prints how many tasks were not listed. */
+  summarize(): void {
+    if (this.#missing > MAX_LISTED) this.#print(`output of ${this.#missing - MAX_LISTED} more tasks is lost`);
+    if (this.#notKept > MAX_LISTED)
+      this.#print(`output of ${this.#notKept - MAX_LISTED} more tasks is not kept whole; --output-cap keeps more`);
+  }
+
+  #print(line: string): void {
+    this.#deps.clear();
+    printNotice(line);
+  }
+}

@@ -1,4 +1,6 @@
-/** A progress bar on a terminal's last line, with failures, rate and remaining time. Draws nothing without a terminal. */
+/**
+ * A progress bar on a terminal's last line, with failures, rate and remaining time. Draws nothing without a terminal.
+ */
 import type { WriteStream } from "node:tty";
 
 export interface TaskCounts {
@@ -60,7 +62,7 @@ export class ProgressBar {
   #draw(): void {
     if (this.#stream === undefined) return;
     this.#drawn = true;
-    // A new pseudo-terminal may say that it has no columns at all.
+    // A new pseudo-terminal may report 0 columns.
     const width = Math.max(20, (this.#stream.columns || 80) - 1);
     const elapsed = this.#now() - this.#started;
     // On a narrow terminal the numbers matter more than the bar.

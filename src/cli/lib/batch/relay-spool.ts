@@ -1,6 +1,6 @@
 /**
- * Relayed output of tasks whose turn to be shown has not come, in a temporary file for each task. A file is a list of records: stream
- * (1 byte), offset (8), length (4), bytes. Only the latest attempt of a task is kept.
+ * Relayed output of tasks that are printed later, in a temporary file for each task. A file is a list of records:
+ * stream (1 byte), offset (8), length (4), bytes. Only the latest attempt of a task is kept.
  */
 import { appendFileSync, closeSync, mkdtempSync, openSync, readSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ export class RelaySpool {
   /** Why output could not be spooled, if that happened. */
   failure: string | undefined;
 
-  /** Output of an earlier attempt, and what was sent twice, is dropped. */
+  /** Drops output of an earlier attempt and output that was sent twice. */
   async take({ index, attempt, stream, offset, bytes }: TaskOutput): Promise<void> {
     const end = offset + bytes.length;
     const task = this.#task(index, attempt);
@@ -42,12 +42,12 @@ export class RelaySpool {
       task.end = end;
     } catch (cause) {
       this.failure ??= cause instanceof Error ? cause.message : String(cause);
-      // The last record may be incomplete: nothing may follow it.
+      // The last record may be incomplete, so nothing may follow it.
       task.end = Number.POSITIVE_INFINITY;
     }
   }
 
-  /** What was spooled of this attempt, in order. */
+  /** The spooled output of this attempt, in order. */
   reader(index: number, attempt: number): SpoolReader | undefined {
     const task = this.#tasks.get(index);
     return task?.attempt === attempt && task.end > 0 ? new SpoolReader(task.path) : undefined;
@@ -111,7 +111,7 @@ export class SpoolReader {
     const header = Buffer.allocUnsafe(HEADER);
     if (readSync(this.#fd, header, 0, HEADER, this.#position) < HEADER) return undefined;
     const bytes = Buffer.allocUnsafe(header.readUInt32LE(9));
-    // A record that a full disk cut off is the last one.
+    // Only the last record can be cut off, by a full disk.
     if (readSync(this.#fd, bytes, 0, bytes.length, this.#position + HEADER) < bytes.length) return undefined;
     this.#position += HEADER + bytes.length;
     return { stream: header.readUInt8(0) === 0 ? "stdout" : "stderr", offset: header.readDoubleLE(1), bytes };

@@ -1,22 +1,24 @@
 /**
- * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished and has
- * one of the entries, it is resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and
- * one that did not keeps its number. If some entries differ, a new job runs what remains; new entries get the numbers after the last.
+ * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is
+ * not finished and has one of the entries, it is resumed instead of submitting a new one. Tasks are matched by entry:
+ * one that succeeded does not run again, and one that did not keeps its number. If some entries differ, a new job runs
+ * what remains; new entries get the numbers after the last.
  *
- * A batch is finished when its job has ended and all of its output was printed (shown-tasks.ts). Output of tasks that ended in an earlier
- * run, and was not printed by it, is printed first.
+ * A batch is finished when its job has ended and all of its output was printed (shown-tasks.ts). Output of tasks that
+ * ended in an earlier run, and was not printed by it, is printed first.
  */
 import { createHash } from "node:crypto";
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../../../client/client.js";
 import type { TaskEnd } from "../../../model/outcome.js";
+import { expandWords, showLine } from "../../../model/placeholders.js";
 import { contains, type Ranges, rangesOf } from "../../../model/ranges.js";
 import { type Bytes, DEFAULT_POOL } from "../../../model/recipe.js";
 import { type Strides, taskNumber } from "../../../model/task-numbers.js";
 import { getJob } from "../select-jobs.js";
-import type { ParsedSubmission } from "../submission/options.js";
-import type { JobView, OperationOutput, TaskView } from "../views.js";
-import { commandLine } from "./command-line.js";
+import { ENTRY_AS_LINE, type ParsedSubmission } from "../submission/options.js";
+import { shellQuote } from "../terminal/terminal.js";
+import { type JobView, pages, type TaskView } from "../views.js";
 import { entryLabel } from "./output-printer.js";
 import type { JobRecord } from "./shown-tasks.js";
 
@@ -24,11 +26,11 @@ export interface StartedBatch {
   readonly job: number;
   /** How many tasks the job has. */
   readonly count: number;
-  /** What a task is called: its entry, or its number. */
+  /** The entry of a task, or its number if it has none. */
   readonly labelOf: (index: number) => string;
-  /** The command of a task, as it could be typed. */
+  /** The command of a task, as it could be typed in a shell. */
   readonly commandOf: (index: number) => string;
-  /** Set if the job was started with other options than were given now: a text for people. */
+  /** Set if the job was started with other options than now: says which. */
   readonly differenceText?: string;
   readonly resumed: boolean;
   /** How many of the requested tasks ended in an earlier run. */
@@ -36,21 +38,24 @@ export interface StartedBatch {
   readonly remaining: number;
   /** Tasks of the job that ended in an earlier run. */
   readonly endedBefore: ReadonlySet<number>;
-  /** The jobs of the batch with the tasks that ended in earlier runs: this one if it was resumed, and those that it resumes. */
+  /**
+   * The jobs of the batch with the tasks that ended in earlier runs: this one if it was resumed, and those that it
+   * resumes.
+   */
   readonly earlier: readonly EarlierJob[];
-  /** For a job that was finished: tasks that ended and do not run again. */
+  /** For a finished job: tasks that ended and do not run again. */
   readonly shownBefore?: readonly TaskView[];
   /** Jobs that are not resumed any more. */
   readonly dropped?: readonly JobRecord[];
 }
 
-export interface EarlierJob {
+interface EarlierJob {
   readonly job: JobView;
   readonly ended: readonly TaskView[];
   readonly labelOf: (index: number) => string;
 }
 
-/** Bytes in a recipe enter the hash as bytes, so that a changed script is another batch. */
+/** Includes the bytes of a script, so that a changed script is another batch. */
 export function batchKey(submission: ParsedSubmission): string {
   const text = JSON.stringify([submission.recipe, submission.name ?? ""], (_key, value: unknown) =>
     value instanceof Uint8Array ? `bytes:${Buffer.from(value).toString("base64")}` : value,
@@ -58,15 +63,15 @@ export function batchKey(submission: ParsedSubmission): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }
 
-/** `unfinished`: jobs of this command whose output was not printed to its end; they may have ended. */
+/** `unfinished`: jobs of this command whose output was not printed completely. They may have ended. */
 export async function startOrResume(
   client: Client,
   submission: ParsedSubmission,
   fresh: boolean,
   unfinished: readonly JobRecord[],
 ): Promise<StartedBatch> {
-  const keyed = { ...submission, key: batchKey(submission) };
-  const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"] });
+  const keyed = { ...submission, batchKey: batchKey(submission) };
+  const { jobs } = await client.ask("jobs", { batchKey: keyed.batchKey, state: ["open"] });
   const dropped: JobRecord[] = [];
   const ended: JobView[] = [];
   for (const record of unfinished) {
@@ -80,12 +85,12 @@ export async function startOrResume(
     if (batch === undefined) continue;
     if (!fresh) return { ...(await resume(client, batch, keyed)), dropped };
     if (job.ended === undefined) await client.ask("cancel", { job: job.id, reason: "a fresh one was asked for" });
-    dropped.push({ key: keyed.key, id: job.id, created: job.created });
+    dropped.push({ key: keyed.batchKey, id: job.id, created: job.created });
   }
   return { ...(await submitNew(client, keyed)), dropped };
 }
 
-/** Undefined if it was cancelled or removed: such a job is not resumed. */
+/** Undefined if the job was cancelled or removed: such a job is not resumed. */
 async function endedJob(client: Client, { id, created }: JobRecord): Promise<JobView | undefined> {
   const job = await getJob(client, id).catch(ignoreRemoved);
   return job?.state === "cancelled" || job?.created !== created ? undefined : job;
@@ -121,7 +126,10 @@ interface UnfinishedBatch {
   readonly earlierTasks: readonly BatchTask[];
 }
 
-/** Undefined if the job has none of the wanted entries: then it is another batch of the same command, which may be running. */
+/**
+ * Undefined if the job has none of the wanted entries. Then it is another batch of the same command, which may be
+ * running.
+ */
 async function batchOf(
   client: Client,
   job: JobView,
@@ -181,7 +189,7 @@ function jobTasks(job: JobView, entries: readonly Bytes[], ended: readonly TaskV
   return entries.map((entry, index) => ({ number: taskNumber(job, index), entry, succeeded: succeeded.has(index) }));
 }
 
-/** The jobs that this one resumes, and their tasks as far as they are not its own. */
+/** The jobs that this one resumes, and their tasks that are not in this job. */
 async function earlierTasks(client: Client, open: JobView): Promise<{ tasks: BatchTask[]; jobs: EarlierJob[] }> {
   const found = new Map<number, BatchTask>();
   const jobs: EarlierJob[] = [];
@@ -230,7 +238,9 @@ export interface RerunSelection {
   readonly tasks?: Ranges;
 }
 
-/** Let ended tasks of a job run again. Undefined where there are none, unless the whole job was selected and is unfinished. */
+/**
+ * Runs ended tasks of a job again. Undefined if there are none, unless the whole job was selected and is unfinished.
+ */
 export async function rerunTasks(
   client: Client,
   job: number,
@@ -239,7 +249,7 @@ export async function rerunTasks(
   const view = await client.ask("job", { job });
   const runsAgain = ({ state, index }: TaskView): boolean =>
     selection.states.includes(state) && (selection.tasks === undefined || contains(selection.tasks, index));
-  // Read before the rerun: some tasks may have ended again when it returns.
+  // Read before the rerun, because some tasks may have ended again when it returns.
   const shownBefore = (await allEndedTasks(client, job)).filter((task) => !runsAgain(task));
   const endedBefore = new Set(shownBefore.map(({ index }) => index));
   const { count } = await client.ask("rerun", { job, ...selection });
@@ -261,7 +271,7 @@ export async function rerunTasks(
   };
 }
 
-/** Which of the options given now differ from those that the job was started with. */
+/** The options that differ from those with which the job was started. */
 function differences(open: JobView, given: ParsedSubmission): string | undefined {
   const { limits, needs } = open;
   const pairs: readonly [string, unknown, unknown][] = [
@@ -296,27 +306,20 @@ function taskLabels(
 
 async function allEndedTasks(client: Client, job: number): Promise<TaskView[]> {
   const found: TaskView[] = [];
-  for (let from: number | undefined = 0; from !== undefined; ) {
-    const page: OperationOutput<"tasks"> = await client.ask("tasks", { job, from });
-    found.push(...page.tasks);
-    from = page.next;
-  }
+  for await (const page of pages((from) => client.ask("tasks", { job, from }))) found.push(...page.tasks);
   return found;
 }
 
 async function fetchEntries(client: Client, job: number): Promise<Bytes[]> {
   const found: Bytes[] = [];
-  for (let from: number | undefined = 0; from !== undefined; ) {
-    const page: OperationOutput<"entries"> = await client.ask("entries", { job, from, limit: 10_000 });
-    found.push(...page.entries);
-    from = page.next;
-  }
+  const read = (from: number) => client.ask("entries", { job, from, limit: 10_000 });
+  for await (const page of pages(read)) found.push(...page.entries);
   return found;
 }
 
 /**
- * Finds the task of each wanted entry. `chosen` are the numbers of those that exist, `remaining` the tasks to run, by number. An entry that
- * occurs twice must have succeeded twice.
+ * Finds the task of each wanted entry. `chosen`: the numbers of existing tasks. `remaining`: the tasks to run, by
+ * number. An entry that occurs twice must have succeeded twice.
  */
 function matchEntries(
   tasks: readonly BatchTask[],
@@ -342,3 +345,27 @@ function matchEntries(
 }
 
 const entryKey = (entry: Bytes): string => Buffer.from(entry).toString("latin1");
+
+/** The command of a task, as it could be typed in a shell. */
+export function commandLine(submission: ParsedSubmission, index: number): string {
+  const { recipe, entries } = submission;
+  const number = taskNumber(submission, index);
+  const entry = entries?.[index] ?? ("array" in recipe && recipe.array !== undefined ? String(number) : undefined);
+  const values = { number, entry };
+  switch (recipe.kind) {
+    case "command": {
+      const [line = ""] = recipe.argv;
+      if (recipe.shell === true) return showLine(line, values);
+      if (entry !== undefined && recipe.argv.join(" ") === ENTRY_AS_LINE.join(" ")) return text(entry);
+      return shellJoin(expandWords(recipe.argv, values));
+    }
+    case "script":
+      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], values)]);
+    case "call":
+      return shellJoin([recipe.service, ...(entry === undefined ? [] : [entry])]);
+  }
+}
+
+const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
+
+const shellJoin = (words: readonly Bytes[]): string => words.map((word) => shellQuote(text(word))).join(" ");

@@ -3,11 +3,10 @@
  *
  *   started      submitted, or an earlier batch resumed
  *   running      tasks end and their output is printed
- *   interrupted  Ctrl-C: the job is held, running tasks may end; a second Ctrl-C stops them. Output that cannot be written: the job is
- *                held, its running tasks are stopped and return to the queue
+ *   interrupted  Ctrl-C: the job is held, running tasks may finish; a second Ctrl-C stops them. If the output cannot be
+ *                written, the job is held, its running tasks are stopped and return to the queue
  *   ended        all tasks have ended, or after an interrupt no task runs
  */
-
 import { LaboroError } from "../../../base/errors.js";
 import { shortDuration } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
@@ -21,30 +20,29 @@ import type { JobView, TaskView } from "../views.js";
 import { BatchFollower } from "./batch-follower.js";
 import { JobLog } from "./joblog.js";
 import { LiveOutput } from "./live-output.js";
-import { OutputNotices } from "./output-notices.js";
-import { type OutputOptions, OutputPrinter } from "./output-printer.js";
+import { OutputNotices, type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import { RelaySpool } from "./relay-spool.js";
 import type { StartedBatch } from "./resume.js";
 import { removeRecord, ShownTasks } from "./shown-tasks.js";
 
-export interface BatchOptions extends OutputOptions {
-  /** Where it is recorded what was printed. */
+interface BatchOptions extends OutputOptions {
+  /** Directory of the records of printed output (shown-tasks.ts). */
   readonly dir: string;
   readonly joblog?: string;
-  /** A single task: its output is shown as it comes. */
+  /** A single task: its output is printed as it arrives. */
   readonly live: boolean;
 }
 
-/** Returns a connected client; called again, with the job of this run, when that client has lost its broker. */
+/** Returns a connected client. Called again, with the job of this run, when the broker disconnects. */
 export type ConnectBroker = (job?: number) => Promise<Client>;
 
 /** If nothing runs after this time, the reason is printed. */
 const EXPLAIN_AFTER_MS = 2_000;
-/** How many failures are named at the end. */
+/** How many failures are listed at the end. */
 const MAX_LISTED = 10;
 
-/** `start` submits the batch or resumes it, or returns undefined where nothing runs; the tasks that end from then on are printed. */
+/** `start` submits or resumes the batch. It returns undefined if there is nothing to run. */
 export async function runBatch(
   connectBroker: ConnectBroker,
   start: (client: Client) => Promise<StartedBatch | undefined>,
@@ -52,10 +50,11 @@ export async function runBatch(
   interrupt: Interrupt,
 ): Promise<number> {
   const started = Date.now();
-  // Before anything starts: a log that cannot be written is a mistake in the command.
+  // Opened before anything starts: a log that cannot be written is an error in the command.
   const log = options.joblog === undefined ? undefined : new JobLog(options.joblog);
   const broker = new ReconnectingClient(connectBroker, await connectBroker());
-  const batch = await start(broker.client);
+  // The broker of another run may end meanwhile. What was submitted there is found and resumed.
+  const batch = await broker.withRetry(start);
   if (batch === undefined) {
     log?.close();
     return EXIT.ok;
@@ -80,7 +79,7 @@ export async function runBatch(
     if (!writer.stopped) record?.add(...tasks);
     for (const task of tasks) notices.add(task, missingBytes, relayed.failure);
   };
-  // The output of a single task is printed as it comes: from its beginning, at each start.
+  // The output of a single task is printed live, and from its beginning at each start, so nothing is recorded.
   const shown = options.live ? undefined : new ShownTasks(options.dir, submitted, batch.shownBefore);
   const earlier = batch.earlier.filter((one) => one.job.id !== job || shown !== undefined);
   for (const record of batch.dropped ?? []) removeRecord(options.dir, record);
@@ -124,7 +123,8 @@ export async function runBatch(
     live: options.live,
   });
   broker.onReconnected(job, async (client) => {
-    // The process that opened the data after the end of another run has held the jobs that are not its own.
+    // When another run ends, the process that then opens the data holds the jobs of all other runs, so this run
+    // releases its own.
     if (!follower.held && !interrupt.once.aborted && !interrupt.outputLost.aborted) await releaseIfHeld(client, job);
   });
   for (const index of batch.endedBefore) printer.skip(index);
@@ -166,7 +166,7 @@ export async function runBatch(
   return end === "succeeded" && !notices.incomplete ? EXIT.ok : EXIT.failed;
 }
 
-/** Reconnects when the broker is gone. */
+/** Reconnects when the broker disconnects. */
 class ReconnectingClient {
   readonly #connectBroker: ConnectBroker;
   #batch: { readonly job: number; readonly onReconnected: (client: Client) => Promise<void> } | undefined;
@@ -190,7 +190,7 @@ class ReconnectingClient {
       } catch (cause) {
         if (!(cause instanceof LaboroError) || !/^LABORO_BROKER_/.test(cause.code)) throw cause;
         this.client = await this.#connectBroker(this.#batch?.job);
-        // If that broker is gone as well, the next operation finds out.
+        // If that broker disconnects as well, the next operation fails and reconnects.
         await this.#batch?.onReconnected(this.client).catch(() => {});
       }
     }
@@ -226,7 +226,6 @@ function handleInterrupt(
   progress: ProgressBar,
 ): { done: AbortSignal; stopped: Promise<boolean>; dispose(): void } {
   const done = new AbortController();
-  let timer: NodeJS.Timeout | undefined;
   let stopped = Promise.resolve(false);
   let holding: Promise<unknown> = Promise.resolve();
   const first = (): void => {
@@ -240,19 +239,22 @@ function handleInterrupt(
     holding = currentClient()
       .ask("hold", { job })
       .catch(() => {});
-    // A held job never ends: the run is over when no task of it is at a worker.
-    timer = setInterval(() => {
-      void currentClient()
-        .ask("running", { job, limit: 1 })
-        .then(({ tasks }) => tasks.length === 0 && done.abort())
-        .catch(() => done.abort());
-    }, 100);
+    // A held job never ends. The run ends when no worker has a task of it.
+    const allReturned = async (): Promise<void> => {
+      await holding;
+      while (!done.signal.aborted && (await currentClient().ask("running", { job, limit: 1 })).assigned !== undefined)
+        await new Promise((resolve) => setTimeout(resolve, INTERRUPTED_POLL_MS));
+      // Stored after the results of tasks that have just ended, so these can be read when it is answered.
+      await currentClient().ask("hold", { job });
+    };
+    void allReturned()
+      .catch(() => {})
+      .then(() => done.abort());
   };
-  // After SIGTERM the first and the second come together.
+  // SIGTERM aborts both signals at once.
   const second = (): void => void holding.then(() => done.abort());
   const outputLost = (): void => {
-    stopped = import("./stop-tasks.js")
-      .then(({ stopRunningTasks }) => stopRunningTasks(currentClient(), job))
+    stopped = stopRunningTasks(currentClient(), job)
       .catch(() => {
         interrupt.stopAtOnce();
         return true;
@@ -267,11 +269,11 @@ function handleInterrupt(
     get stopped() {
       return stopped;
     },
-    dispose: () => clearInterval(timer),
+    dispose: () => done.abort(),
   };
 }
 
-/** Calls the listener also if the signal was aborted before. */
+/** Also calls the listener if the signal is already aborted. */
 function listen(signal: AbortSignal, listener: () => void): void {
   if (signal.aborted) listener();
   else signal.addEventListener("abort", listener, { once: true });
@@ -304,4 +306,34 @@ function printSummary(
     const which = failed > 0 ? "failed and cancelled" : "cancelled";
     process.stderr.write(`to run the ${which} tasks again: laboro rerun ${job}\n`);
   } else if (failed > 0) process.stderr.write(`to run the failed tasks again: laboro rerun ${job} --failed\n`);
+}
+
+const INTERRUPTED_POLL_MS = 100;
+const POLL_MS = 50;
+/** Longer than a worker gives a cancelled task to end. */
+const DEADLINE_MS = 10_000;
+
+/**
+ * Stops the running tasks of a job so that a later run can resume it: holds the job and returns the tasks to the queue.
+ * Returns false if the job has ended. Rejects if a task does not end in time, or the broker disconnects.
+ */
+async function stopRunningTasks(client: Client, job: number): Promise<boolean> {
+  const deadline = Date.now() + DEADLINE_MS;
+  if ((await client.ask("wait", { job, timeoutMs: 0 })).ended) return false;
+  await client.ask("hold", { job });
+  const cancelled = new Set<number>();
+  for (;;) {
+    const { tasks } = await client.ask("running", { job });
+    if (tasks.length === 0) break;
+    const added = tasks.map(({ index }) => index).filter((index) => !cancelled.has(index));
+    for (const index of added) cancelled.add(index);
+    if (added.length > 0)
+      await client.ask("cancel", { job, tasks: added.map((index) => ({ first: index, last: index })) });
+    if (Date.now() > deadline) throw new LaboroError("LABORO_DEADLINE", `tasks of job ${job} did not stop in time`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+  if (cancelled.size === 0) return true;
+  const tasks = [...cancelled].map((index) => ({ first: index, last: index }));
+  await client.ask("rerun", { job, states: ["cancelled"], tasks });
+  return true;
 }

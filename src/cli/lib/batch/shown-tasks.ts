@@ -1,7 +1,7 @@
 /**
- * Which outputs of a batch were printed, so that the next start prints the others. A file for each job that is not finished has a line
- * "INDEX ATTEMPT" for each task, written after its output. It is removed when the job has ended and all of its output was printed. What
- * cannot be recorded is printed again by the next start.
+ * Records which outputs of a batch were printed, so that the next start prints the others. Each unfinished job has a
+ * file with a line "INDEX ATTEMPT" for each task, written after its output. The file is removed when the job has ended
+ * and all of its output was printed. Output that cannot be recorded is printed again by the next start.
  */
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -14,9 +14,10 @@ export class ShownTasks {
   readonly #shown: ReadonlySet<string>;
   readonly #fd: number | undefined;
 
-  /** `dir`: the data directory of the run. `shownBefore`: what was printed before there was a record. */
+  /** `dir`: the data directory of the run. `shownBefore`: tasks that were printed before the record began. */
   constructor(dir: string, job: JobView, shownBefore: readonly TaskView[] = []) {
-    this.#path = join(dir, FOLDER, fileName(job));
+    const { batchKey: key = "", id, created } = job;
+    this.#path = join(dir, FOLDER, fileName({ key, id, created }));
     const known = orUndefined(() => readFileSync(this.#path, "utf8"));
     this.#shown = new Set(known?.split("\n"));
     this.#fd = orUndefined(() => {
@@ -26,7 +27,7 @@ export class ShownTasks {
     if (known === undefined) this.add(...shownBefore);
   }
 
-  /** The tasks whose output is not known to be printed. */
+  /** The tasks whose output is not recorded as printed. */
   unshown(tasks: readonly TaskView[]): TaskView[] {
     return tasks.filter((task) => task.outputBytes > 0 && !this.#shown.has(lineOf(task)));
   }
@@ -46,14 +47,14 @@ export class ShownTasks {
   }
 }
 
-/** Names a record. The time of creation tells its job from one of the same number in another store. */
+/** Identifies a record. A job of another store can have the same number, but not the same time of creation. */
 export interface JobRecord {
   readonly key: string;
   readonly id: number;
   readonly created: number;
 }
 
-/** The jobs of this command whose output was not printed to its end, the latest first. */
+/** The jobs of this command whose output was not printed completely, the latest first. */
 export function unfinishedJobs(dir: string, key: string): JobRecord[] {
   const names = (orUndefined(() => readdirSync(join(dir, FOLDER))) ?? []).filter((name) => name.startsWith(`${key} `));
   const records = names.map((name) => {
@@ -67,7 +68,7 @@ export function removeRecord(dir: string, record: JobRecord): void {
   orUndefined(() => rmSync(join(dir, FOLDER, fileName(record)), { force: true }));
 }
 
-const fileName = ({ key, id, created }: Partial<JobRecord>): string => `${key} ${id} ${created}`;
+const fileName = ({ key, id, created }: JobRecord): string => `${key} ${id} ${created}`;
 
 const lineOf = ({ index, attempt }: TaskView): string => `${index} ${attempt}`;
 

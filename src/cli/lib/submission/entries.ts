@@ -1,36 +1,37 @@
 /**
- * Where a batch's entries come from:
- *   CMD ::: a b c          the words after it
- *   CMD :::: FILE          one entry a line of the file; `-` is standard input
- *   CMD ::: a b ::: 1 2    each of the first with each of the second, as entries of two columns; the last changes fastest
+ * Where the entries of a batch come from:
+ *   CMD ::: a b c          the words after :::
+ *   CMD :::: FILE          one entry per line of the file; `-` is standard input
+ *   CMD ::: a b ::: 1 2    each of the first with each of the second: entries of two columns, the last changes fastest
  *   CMD :::: FILE FILE     the same with the lines of the files
- *   CMD ::: a b :::+ 1 2   the first with the first, the second with the second; surplus values are left out
- *   --each-line FILE       as :::: FILE. --colsep says what stands between the columns of a line
- *   --from-json FILE       one entry per item of a JSON array; items that are not text stay JSON
- *   CMD {}                 the lines of standard input, where a placeholder needs an entry and none of these is given
+ *   CMD ::: a b :::+ 1 2   the first with the first, the second with the second; surplus values are dropped
+ *   --each-line FILE       as :::: FILE. --colsep separates the columns of a line
+ *   --from-json FILE       one entry per item of a JSON array; items that are not strings stay JSON
+ *   CMD {}                 the lines of standard input, if a placeholder needs an entry and there is no list
  */
 import { existsSync, readFileSync } from "node:fs";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import type { Bytes } from "../../../model/recipe.js";
+import { arrayFault, type Strides } from "../../../model/task-numbers.js";
 
-export interface ParsedWords {
+interface ParsedWords {
   readonly command: readonly string[];
-  /** Absent where the words name no entries. */
+  /** Absent if the words contain no entries. */
   readonly entries?: readonly Bytes[];
-  /** How many lists they were combined of. */
+  /** How many lists were combined. */
   readonly lists: number;
 }
 
 interface EntryList {
-  /** It goes with the one before it, one by one. */
+  /** :::+ : combined one by one with the list before it. */
   readonly linked: boolean;
   readonly values: readonly Bytes[];
 }
 
 const LIST_MARKER = /^(::::?)(\+?)$/;
 
-/** More than this in one submission is refused before it is made. */
+/** A submission with more is refused before it is created. */
 const MAX_ENTRIES = 1_000_000;
 
 /** Split the words after the options into the command and its entries. */
@@ -51,15 +52,15 @@ export function parseWords(words: readonly string[], delimiter: string): ParsedW
   return { command, entries: combineLists(sources), lists: sources.length };
 }
 
-/** Stands for bytes that are not UTF-8 in an argument, as Node gives it. */
+/** Node puts it in place of bytes that are not UTF-8. */
 const REPLACEMENT = "\uFFFD";
 
-/** Where the bytes cannot be passed on, the argument would name another file. */
+/** Without its original bytes, the argument would name another file. */
 export function refuseOtherBytes(text: string, what: string): void {
-  if (text.includes(REPLACEMENT)) throw badInput(`${what} is not UTF-8: ${text}; only entries may have other bytes`);
+  if (text.includes(REPLACEMENT)) throw badInput(`${what} is not UTF-8: ${text}; only entries may contain other bytes`);
 }
 
-/** The words with the bytes that were typed, where the system shows them: file names need not be UTF-8. */
+/** The words with their original bytes, where the system provides them: file names need not be UTF-8. */
 function typedWords(words: readonly string[]): readonly Bytes[] {
   if (!words.some((word) => word.includes(REPLACEMENT)) || !existsSync(ARGUMENTS)) return words;
   const all = readFileSync(ARGUMENTS, "latin1").split("\0").slice(0, -1);
@@ -71,7 +72,7 @@ const ARGUMENTS = "/proc/self/cmdline";
 
 function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
   const [only] = sources;
-  if (only?.linked) throw badInput(":::+ goes with the list before it, and there is none");
+  if (only?.linked) throw badInput(":::+ needs a list before it");
   if (sources.length < 2) return only?.values ?? [];
   const groups: (readonly (readonly Bytes[])[])[] = [];
   for (const { linked, values } of sources) {
@@ -88,7 +89,7 @@ function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
 
 function refuseColumns(value: Bytes): void {
   if (Buffer.from(value).includes(COLUMN_SEPARATOR)) {
-    throw badInput("an entry with a tab in it cannot be one of several columns");
+    throw badInput("with several lists, an entry must not contain a tab");
   }
 }
 
@@ -99,7 +100,7 @@ const joinColumns = (row: readonly Bytes[]): Bytes =>
         Buffer.concat(row.flatMap((value, i) => [Buffer.from(i === 0 ? "" : COLUMN_SEPARATOR), Buffer.from(value)])),
       );
 
-/** The lines with a tab for each separator between their columns. */
+/** Replaces each separator between columns by a tab. */
 export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefined): readonly Bytes[] {
   if (separator === undefined) return lines;
   return lines.map((line) => {
@@ -112,7 +113,7 @@ export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefi
 export const columnCount = (entries: readonly Bytes[] | undefined): number =>
   entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN_SEPARATOR).length;
 
-/** The parts of a file as bytes, so that names that are not UTF-8 stay what they are. A delimiter at the end adds none. */
+/** The parts of a file, as bytes where they are not UTF-8. A delimiter at the end adds no entry. */
 export function readEntries(file: string, delimiter: string): Bytes[] {
   const bytes = readInput(file);
   const entries: Bytes[] = [];
@@ -121,7 +122,7 @@ export function readEntries(file: string, delimiter: string): Bytes[] {
     const to = found < 0 ? bytes.length : found;
     const entry = bytes.subarray(from, to);
     if (entry.includes(0))
-      throw badInput(`${file}: an entry has a NUL byte in it; use --null where NUL separates them`);
+      throw badInput(`${file}: an entry contains a NUL byte; use --null if NUL separates the entries`);
     entries.push(asText(entry));
     from = to + Buffer.byteLength(delimiter);
     if (entries.length > MAX_ENTRIES) throw tooMany(entries.length);
@@ -129,7 +130,7 @@ export function readEntries(file: string, delimiter: string): Bytes[] {
   return entries;
 }
 
-/** `,` or `\t`: a text, in which `\n` `\t` `\r` `\0` `\\` stand for one character each. */
+/** A text such as `,` in which `\n` `\t` `\r` `\0` `\\` are escapes. */
 export function parseDelimiter(text: string): string {
   const named: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", 0: "\0", "\\": "\\" };
   const delimiter = text.replace(/\\([ntr0\\])/g, (_, name: string) => named[name] ?? "");
@@ -151,7 +152,7 @@ export function readJsonItems(file: string): Bytes[] {
     if (cause instanceof LaboroError) throw cause;
     throw badInput(`${file} is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`);
   }
-  if (!Array.isArray(value)) throw badInput(`${file}: expected a JSON array, one item a task`);
+  if (!Array.isArray(value)) throw badInput(`${file}: expected a JSON array with one item per task`);
   if (value.length > MAX_ENTRIES) throw tooMany(value.length);
   return value.map((item: unknown) => (typeof item === "string" ? item : JSON.stringify(item)));
 }
@@ -161,7 +162,7 @@ let standardInputRead = false;
 /** `-` is standard input, which can be read once. */
 export function readInput(file: string): Buffer {
   if (file === "-") {
-    if (standardInputRead) throw badInput("standard input is named twice, and can be read only once");
+    if (standardInputRead) throw badInput("standard input is given twice, but can be read only once");
     standardInputRead = true;
   }
   try {
@@ -173,4 +174,26 @@ export function readInput(file: string): Buffer {
   }
 }
 
-const tooMany = (count: number): LaboroError => badInput(`${count} entries; at most ${MAX_ENTRIES} go into one job`);
+const tooMany = (count: number): LaboroError => badInput(`${count} entries; a job has at most ${MAX_ENTRIES}`);
+
+/** `--array 1-100:2,500`: each number is the number and the entry of one task. */
+const PART = /^(\d[\d_]*)(?:-(\d[\d_]*)(?::(\d[\d_]*))?)?$/;
+const LARGEST = 1_000_000_000;
+
+export function parseArray(text: string): Strides {
+  const strides = text.split(",").map((part) => {
+    const found = PART.exec(part.trim());
+    if (found === null) throw badArray(text, "numbers and ranges as 1-100, 1-100:2 or 7");
+    const [first, last = first, step = "1"] = found.slice(1).map((digits) => digits?.replaceAll("_", ""));
+    const stride = { first: Number(first), last: Number(last), step: Number(step) };
+    if (stride.last < stride.first) throw badArray(part, "the smaller number first");
+    if (stride.step < 1) throw badArray(part, "a step of at least 1");
+    if (stride.last > LARGEST) throw badArray(part, `numbers up to ${LARGEST}`);
+    return stride;
+  });
+  const fault = arrayFault(strides);
+  if (fault !== undefined) throw badInput(`--array ${text}: ${fault}, but an array has each number once`);
+  return strides;
+}
+
+const badArray = (got: string, expected: string): LaboroError => badInput(`--array: expected ${expected}, got ${got}`);

@@ -7,11 +7,11 @@ import type { Submission } from "../../../model/job-input.js";
 import { checkPlaceholders, columnOf, placeholderForms } from "../../../model/placeholders.js";
 import type { Bytes, Recipe } from "../../../model/recipe.js";
 import { type Strides, strideTotal } from "../../../model/task-numbers.js";
-import { parseDuration } from "../duration.js";
-import { collect, parseOutputCap, parseWholeNumber } from "../option-parsers.js";
-import { parseArray } from "./array.js";
+import { collect, parseDuration, parseOutputCap, parseWholeNumber } from "../option-parsers.js";
+
 import {
   columnCount,
+  parseArray,
   parseDelimiter,
   parseWords,
   readEntries,
@@ -20,6 +20,7 @@ import {
   refuseOtherBytes,
   splitColumns,
 } from "./entries.js";
+import { addRetryAndKeepOptions, type TimeOptions, timesOf } from "./time-options.js";
 
 /** A submission as the command line makes it: with bytes, not their JSON form. */
 export type ParsedSubmission = Omit<Submission, "recipe" | "entries" | "numbers"> & {
@@ -28,7 +29,7 @@ export type ParsedSubmission = Omit<Submission, "recipe" | "entries" | "numbers"
   readonly numbers?: Strides;
 };
 
-export interface SubmissionOptions {
+export interface SubmissionOptions extends TimeOptions {
   readonly array?: string;
   readonly eachLine?: string;
   readonly null?: boolean;
@@ -47,6 +48,7 @@ export interface SubmissionOptions {
   readonly crashLimit?: number;
   readonly maxFails?: number;
   readonly maxRunning?: number;
+  readonly limit: readonly string[];
   readonly after: readonly string[];
   readonly pool?: string;
   readonly tag: readonly string[];
@@ -58,7 +60,7 @@ export interface SubmissionOptions {
 }
 
 export function addSubmissionOptions(command: Command): Command {
-  return command
+  command
     .option("--array <numbers>", "one task per number: 1-100, 1-100:2, 3,5,10-20")
     .option("--each-line <file>", "one task per line; - is standard input")
     .option("-0, --null", "in files and standard input, NUL separates entries, not a line break")
@@ -102,7 +104,8 @@ export function addSubmissionOptions(command: Command): Command {
       "when more than N tasks have failed, waiting tasks are cancelled; running tasks may finish",
       parseWholeNumber,
     )
-    .option("--max-running <n>", "at most so many tasks of this job run at one time", parseWholeNumber)
+    .option("--max-running <n>", "at most N tasks of this job run at once", parseWholeNumber)
+    .option("--limit <name>", "count against this limit, which laboro limit set makes; may be repeated", collect, [])
     .option(
       "--after <job>",
       "start after this job has succeeded, or with any:JOB has ended; may be repeated",
@@ -126,6 +129,7 @@ export function addSubmissionOptions(command: Command): Command {
       "how much output of a task is kept, its head and tail: 500M, or none for all (default: 16M)",
       parseOutputCap,
     );
+  return addRetryAndKeepOptions(command);
 }
 
 function parseSeparator(text: string): RegExp {
@@ -142,21 +146,22 @@ function parseInteger(text: string): number {
   throw badInput(`expected a whole number, got ${text}`);
 }
 
-/** `--tag` is an option without a value in GNU parallel: its users give the command there. */
+/** In GNU parallel `--tag` has no value, so its users would give the command as the value. */
 function collectTag(text: string, before: readonly string[]): readonly string[] {
   if (!/[\s{}()|&;<>$`'"*?]/.test(text)) return collect(text, before);
   throw new InvalidArgumentError("expected a worker's tag. To put the entry before each line of output: --tag-output");
 }
 
-/** For standard error; the exit code is 0. */
+/** Printed on standard error; the exit code is 0. */
 export const NOTHING_TO_DO = "the list of entries is empty: nothing to do\n";
 
-/** Run where no command is given: each entry is a line for the shell. */
+/** The command if none is given: each entry is a shell line. */
 export const ENTRY_AS_LINE: readonly string[] = ["/bin/sh", "-c", "{}"];
 
 /**
- * The job that the words and options ask for. Its entries may be none: then there is nothing to do. `readsStandardInput`: where a
- * placeholder needs an entry and there is no list, the entries come from there. `after` has job numbers: the caller resolves `last`.
+ * Makes the submission from words and options. Its list of entries may be empty: then there is nothing to do.
+ * `readsStandardInput`: read the entries from there if a placeholder needs one and there is no list. `after` has job
+ * numbers: the caller resolves `last`.
  */
 export function makeSubmission(
   words: readonly string[],
@@ -166,7 +171,7 @@ export function makeSubmission(
   for (const value of Object.values(options)) if (typeof value === "string") refuseOtherBytes(value, "an option");
   const { command: given, entries: named, lists } = parseWords(words, delimiterOf(options));
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
-  if (sources.length > 1) throw badInput("entries come from one place only: ::: , --each-line, --from-json or --array");
+  if (sources.length > 1) throw badInput("give entries in one way only: :::, --each-line, --from-json or --array");
   const asLines =
     given.length === 0 && [options.script, options.service, options.array].every((other) => other === undefined);
   const command = asLines ? ENTRY_AS_LINE : given;
@@ -180,7 +185,7 @@ export function makeSubmission(
   const recipe = recipeOf(command, filled, options);
   const numbered =
     array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
-  if (array !== undefined && recipe.kind === "call") throw badInput("--array does not go with --service");
+  if (array !== undefined && recipe.kind === "call") throw badInput("--array cannot be used with --service");
   checkPlaceholders(numbered, entries);
   const needs = needsOf(options);
   return {
@@ -193,9 +198,11 @@ export function makeSubmission(
     ...(options.tag.length === 0 ? {} : { tags: options.tag }),
     ...(options.priority === undefined ? {} : { priority: options.priority }),
     ...(options.retries === undefined ? {} : { retries: options.retries }),
+    ...timesOf(options),
     ...(options.crashLimit === undefined ? {} : { crashLimit: options.crashLimit }),
     ...(options.maxFails === undefined ? {} : { maxFails: options.maxFails }),
     ...(options.maxRunning === undefined ? {} : { maxRunning: options.maxRunning }),
+    ...(options.limit.length === 0 ? {} : { limits: options.limit }),
     ...(options.timeLimit === undefined ? {} : { timeLimitMs: options.timeLimit }),
     ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
     ...(options.after.length === 0 ? {} : { after: options.after.map(parseAfter) }),
@@ -218,7 +225,7 @@ function entriesOf(
   return fromJson === undefined ? undefined : readJsonItems(fromJson);
 }
 
-/** Standard input, if the command needs entries. A terminal is not waited for: somebody forgot the list. */
+/** Standard input, if the command needs entries. Not if it is a terminal: then the user forgot the list. */
 function missingEntries(
   command: readonly string[],
   options: SubmissionOptions,
@@ -248,10 +255,10 @@ const noEntries = (placeholder: string | undefined): LaboroError =>
 
 function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
   if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
-    throw badInput("--log goes with a command only");
+    throw badInput("--log can only be used with a command");
   if (options.service !== undefined) {
-    if (options.output !== undefined) throw badInput("--output does not go with --service: the answer is the output");
-    if (command.length > 1) throw badInput("--service takes one body, or entries");
+    if (options.output !== undefined) throw badInput("--output cannot be used with --service: the reply is the output");
+    if (command.length > 1) throw badInput("--service expects one body, or entries");
     const [body] = command;
     return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
   }
@@ -262,7 +269,8 @@ function recipeOf(command: readonly string[], filled: readonly string[], options
   };
   if (options.script !== undefined) {
     const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
-    if (options.output !== undefined) throw badInput("--output does not go with --script: let the script write there");
+    if (options.output !== undefined)
+      throw badInput("--output cannot be used with --script: let the script write the file");
     return {
       kind: "script",
       content: readInput(options.script),
@@ -288,7 +296,7 @@ function lineIntoFile(line: string, file: string): string {
   return `laboro_to="${file.replace(/["$`\\]/g, "\\$&")}"; ${MAKE_FOLDER}; { ${line}\n} > "$laboro_to" 2>&1`;
 }
 
-/** Redirects the output of a program to a file, with a shell that does nothing else. */
+/** Redirects the output of a program to a file by a shell. */
 function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
   if (file === undefined) return argv;
   return ["/bin/sh", "-c", `laboro_to=$1; shift; ${MAKE_FOLDER}; exec "$@" > "$laboro_to" 2>&1`, "sh", file, ...argv];
@@ -302,7 +310,9 @@ function jobName(command: readonly string[], { name, output, script }: Submissio
   return output === undefined || first === undefined ? {} : { name: first.slice(0, 200) };
 }
 
-/** One word with a blank in it is a shell line, as in run 'sort {} | uniq'; several words are a program and its arguments. */
+/**
+ * One word with a blank is a shell line, such as run 'sort {} | uniq'. Several words are a program and its arguments.
+ */
 const isShellLine = ([line = "", ...more]: readonly string[]): boolean =>
   more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
 
@@ -310,7 +320,7 @@ interface EntryShape {
   readonly hasEntries: boolean;
   /** With several lists, `{}` stands for one value of each. A line of a file is one value, even with tabs in it. */
   readonly lists: number;
-  /** Entries have columns, whether of several lists or of a file: `{2}` stands for one. */
+  /** Entries have columns, from several lists or from a file: `{2}` stands for one. */
   readonly hasColumns: boolean;
 }
 
@@ -320,13 +330,13 @@ function addPlaceholders(command: readonly string[], { hasEntries, lists, hasCol
   const named = placeholderForms(command, line).some((form) => hasColumns || columnOf(form) < 2);
   const whole = !hasEntries || named ? command : line ? [`${command[0]} {}`] : [...command, "{}"];
   if (line && whole !== command && placeholderForms(whole, true).length === 0)
-    throw badInput("the line ends in a comment or a here-document: write {} where the entry is to stand");
+    throw badInput("the line ends in a comment or a here-document: write {} where the entry belongs");
   if (lists < 2) return whole;
   const each = (part: string): string[] => Array.from({ length: lists }, (_, i) => `{${i + 1}${part}}`);
   return whole.flatMap((word) => {
     const [, alone] = /^\{(\.|\/\/|\/\.|\/|)\}$/.exec(word) ?? [];
     if (alone !== undefined && !line) return each(alone);
-    // In a line \{} stays as it is.
+    // In a line, \{} is literal.
     return [
       word.replace(line ? /(?<!\\)\{(\.|\/\/|\/\.|\/|)\}/g : /\{(\.|\/\/|\/\.|\/|)\}/g, (_, part: string) =>
         each(part).join(" "),
@@ -341,7 +351,7 @@ function environmentOf(given: readonly string[]): Record<string, string> {
     const equals = text.indexOf("=");
     const name = equals < 0 ? text : text.slice(0, equals);
     const value = equals < 0 ? process.env[name] : text.slice(equals + 1);
-    if (value === undefined) throw badInput(`--env ${name}: there is no such variable here; give ${name}=VALUE`);
+    if (value === undefined) throw badInput(`--env ${name}: this variable is not set here; give ${name}=VALUE`);
     env[name] = value;
   }
   return env;
@@ -359,6 +369,6 @@ function needsOf(options: SubmissionOptions): Record<string, number> | undefined
 
 export function parseAfter(text: string): { job: number; any?: boolean } {
   const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
-  if (job === undefined) throw badInput(`--after: expected a job's number, or any:NUMBER, got ${text}`);
+  if (job === undefined) throw badInput(`--after: expected a job number or any:NUMBER, got ${text}`);
   return any === undefined ? { job: Number(job) } : { job: Number(job), any: true };
 }

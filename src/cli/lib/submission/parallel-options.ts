@@ -1,4 +1,4 @@
-/** Options of GNU parallel that laboro has under another name, or not at all: the answer says what to write instead. */
+/** Options of GNU parallel that laboro does not have or names differently: the error says what to use instead. */
 import { Command } from "commander";
 
 const NO_MATCH = "laboro has nothing like it; docs/guide/gnu-parallel.md lists what it has";
@@ -52,8 +52,8 @@ const HINT_OF = new Map(
   Object.entries(HINTS).flatMap(([names, hint]) => names.split(", ").map((name) => [name, hint])),
 );
 
-/** For an option as it was typed: `--halt=now,fail=1`, `-n2`. */
-export function parallelHint(typed: string): string | undefined {
+/** `typed` may contain a value: `--halt=now,fail=1`, `-n2`. */
+function parallelHint(typed: string): string | undefined {
   return HINT_OF.get(typed.startsWith("--") ? typed.replace(/=.*/s, "") : typed.slice(0, 2));
 }
 

@@ -1,14 +1,15 @@
 /**
- * Output of tasks and peers for a terminal. Text, colours and other text styles (SGR) pass, and tab, newline and carriage return. All other
- * control characters and escape sequences are left out: they could move the cursor over what stands there, set the title or the
- * clipboard, or make the terminal type an answer into the shell.
+ * Filters output of tasks and peers for a terminal. Text, text styles (SGR), tab, newline and carriage return pass.
+ * Other control characters and escape sequences are removed: they could overwrite what is on the screen, set the title
+ * or the clipboard, or make the terminal type an answer into the shell.
  *
  *   text      characters pass
- *   escape    ESC has come
- *   control   ESC [ has come: parameters, until a letter ends it
- *   string    ESC ], P, X, ^ or _ has come: left out until BEL, ESC \ or the end of the line
+ *   escape    after ESC
+ *   control   after ESC [: parameters, until a letter ends the sequence
+ *   string    after ESC ], P, X, ^ or _: removed until BEL, ESC \ or the end of the line
  *
- * ESC is written only with a whole SGR sequence. So the terminal is in no other state than this filter, wherever the chunks end.
+ * ESC is written only as part of a complete SGR sequence. So the terminal is never inside a sequence at the end of a
+ * chunk.
  */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/g;
@@ -24,7 +25,7 @@ export class EscapeFilter {
   #parameters = "";
   #styled = false;
 
-  /** The next chunk. Bytes that are no UTF-8 become U+FFFD, as the terminal would show them. */
+  /** Filters the next chunk. Bytes that are not UTF-8 become U+FFFD, as a terminal shows them. */
   filter(bytes: Uint8Array): string {
     return this.filterText(this.#decoder.decode(bytes, { stream: true }));
   }
@@ -49,7 +50,7 @@ export class EscapeFilter {
     return shown;
   }
 
-  /** What was written ends: the next text has no style of it. */
+  /** Ends the text: returns the sequence that resets its styles. */
   end(): string {
     const rest = this.filterText(this.#decoder.decode());
     const reset = this.#styled ? RESET : "";
@@ -58,7 +59,7 @@ export class EscapeFilter {
     return rest + reset;
   }
 
-  /** A control character in text: ESC, or one that stands for ESC and another character. */
+  /** Handles a control character in text: ESC, or a C1 character that stands for ESC and another character. */
   #begin(code: number): void {
     if (code === 0x1b) this.#state = "escape";
     else if (code >= 0x80) this.#introduce(String.fromCharCode(code - 0x40));
@@ -69,7 +70,10 @@ export class EscapeFilter {
     this.#state = character === "[" ? "control" : "]PX^_".includes(character) ? "string" : "text";
   }
 
-  /** A character of a sequence: what it makes of it. Undefined if the character is none: it ends the sequence, and is text. */
+  /**
+   * Handles a character inside a sequence and returns what is printed. Undefined if the character is not part of it:
+   * then it ends the sequence and is text.
+   */
   #continue(character: string, code: number): string | undefined {
     if (code === 0x1b) this.#state = "escape";
     else if (this.#state === "string") {
@@ -77,7 +81,7 @@ export class EscapeFilter {
       if (STRING_ENDS.includes(code)) this.#state = "text";
     } else if (code < 0x20 || code > 0x7e) return undefined;
     else if (this.#state === "escape") {
-      // ESC ( B and the like: one more is to come.
+      // Sequences such as ESC ( B have one more character.
       if (code > 0x2f) this.#introduce(character);
     } else if (code >= 0x40) return this.#endControl(character);
     else if (this.#parameters.length <= MAX_PARAMETERS) this.#parameters += character;
@@ -96,7 +100,7 @@ interface Output {
   readonly isTTY?: boolean;
 }
 
-/** A whole text as this stream may show it. */
+/** The text, filtered if the stream is a terminal. */
 export function textFor({ isTTY }: Output, text: string): string {
   if (isTTY !== true) return text;
   const filter = new EscapeFilter();

@@ -1,18 +1,17 @@
 /**
- * A table that fits the terminal. If it is too wide, columns with a `minWidth` are shortened; if that is not enough, columns with a
- * `dropPriority` are left out, the highest first. In a pipe it has every column at full width.
+ * A table that fits the terminal. If it is too wide, columns with a `minWidth` are shortened; if that is not enough,
+ * columns with a `dropPriority` are left out, the highest first. In a pipe it has every column at full width.
  */
-import { type Colour, paint, type Terminal } from "./terminal.js";
-import { displayWidth, escapeControls, pad, truncate } from "./text.js";
+import { type Colour, displayWidth, escapeControls, pad, paint, type Terminal, truncate } from "./terminal.js";
 
 export interface Column {
   readonly title: string;
   readonly align?: "left" | "right";
-  /** May be cut down to this many columns. */
+  /** May be shortened to this width. */
   readonly minWidth?: number;
   /** Cut in the middle: the values differ at their ends. */
   readonly keepEnd?: boolean;
-  /** May be left out; the higher goes first. */
+  /** May be left out, the highest first. */
   readonly dropPriority?: number;
 }
 
@@ -59,7 +58,7 @@ function fitToWidth(columns: SizedColumn[], width: number): void {
       columns.splice(columns.indexOf(first), 1);
       continue;
     }
-    // The widest is cut first, so that two columns end equally wide.
+    // The widest is shortened first, so that columns end up equally wide.
     while (excess > 0) {
       const widest = columns
         .filter(({ minWidth, width: now }) => minWidth !== undefined && now > minWidth)

@@ -1,15 +1,13 @@
-/** A PostgreSQL database that brokers share, or are to share. */
-
+/** Checks of a PostgreSQL database for brokers. */
 import { shortDuration } from "../../../base/format.js";
 import { type Client, CONNECTIONS_PER_BROKER, Connections } from "../../../store/postgres/connections.js";
 import { storeFailure } from "../../../store/postgres/failures.js";
 import { MIGRATIONS, schemaVersion } from "../../../store/postgres/migrations/index.js";
-import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
-/** The first with multiranges. */
+/** The first version with multiranges. */
 const MIN_VERSION = 14;
 const CLOCK_MS = 2_000;
-/** A transaction that is open for so long keeps the server from removing dead rows. */
+/** A transaction that is open for this long keeps VACUUM from removing dead rows. */
 const LONG_S = 300;
 
 const SERVER_INFO_SQL = `
@@ -130,3 +128,22 @@ async function checkSchema(client: Client, place: string, { mayCreate }: ServerI
     return fail(messageOf(storeFailure(cause, place, true)));
   }
 }
+
+/** One check and its result. */
+export interface Check {
+  readonly state: "ok" | "warn" | "FAIL";
+  readonly message: string;
+  /** What the user can do. */
+  readonly remedy?: string;
+}
+
+export const ok = (message: string): Check => ({ state: "ok", message });
+export const warn = (message: string, remedy: string): Check => ({ state: "warn", message, remedy });
+/** Some messages already say what to do. */
+export const fail = (message: string, remedy?: string): Check => ({
+  state: "FAIL",
+  message,
+  ...(remedy === undefined ? {} : { remedy }),
+});
+
+export const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));

@@ -1,6 +1,6 @@
 /**
- * A console of the round-robin programs: a prompt, commands by name, some with a number behind them. Words are read as they come, on one
- * line or on several. The end of the input ends the console, like `quit`.
+ * The console of the round-robin programs: a prompt and commands, some of which take a number. Words may be on one line
+ * or on several. The end of the input ends the console, like `quit`.
  */
 import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
@@ -8,13 +8,13 @@ import { asLaboroError, errnoOf } from "../../../base/errors.js";
 import { onStopSignal } from "../../lib/long-running.js";
 import { escapeLines, printLines } from "../../lib/print.js";
 
-export interface ConsoleCommand {
-  /** How many, where it takes a number. */
+interface ConsoleCommand {
+  /** Set if the command takes a number. */
   readonly takes?: "N";
   readonly run: (number: number) => void | Promise<void>;
 }
 
-export interface ConsoleOptions {
+interface ConsoleOptions {
   readonly commands: Readonly<Record<string, ConsoleCommand>>;
   readonly output: ConsoleOutput;
   /** Commands are read from this file instead of standard input. */
@@ -59,12 +59,12 @@ export class ConsoleOutput {
     process.stdout.write(PROMPT);
   }
 
-  /** A command has come, or the end of the input. */
+  /** A command was read, or the end of the input. */
   promptAnswered(): void {
     this.#prompting = false;
   }
 
-  /** What is written while the console waits for a command goes above the prompt. */
+  /** Output that is written while the console waits for a command goes above the prompt. */
   #besidePrompt(write: () => void): void {
     if (!this.#prompting) {
       write();
@@ -138,12 +138,12 @@ async function* wordsOf(input: Readable, output: ConsoleOutput): AsyncGenerator<
   try {
     for await (const chunk of input) {
       const words = (rest + String(chunk)).split(/\s+/);
-      // The last one may go on in what comes next.
+      // The last word may continue in the next chunk.
       rest = words.pop() ?? "";
       yield* words.filter((word) => word !== "");
     }
   } catch (cause) {
-    // A signal ends the input from this side, and that is no failure.
+    // A signal closes the input, which is not a failure.
     if (errnoOf(cause) !== "ERR_STREAM_PREMATURE_CLOSE") output.fail(cause);
   }
   if (rest !== "") yield rest;

@@ -1,7 +1,4 @@
-/**
- * The tasks of one worker that speaks a version of fuq over a connection: what it says of them in HELLO, OK, UPDATE and ERROR, and how many
- * slots it has.
- */
+/** The tasks and slots of a connected fuq worker, as reported by HELLO, OK, UPDATE and ERROR. */
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import { type AssignedTask, AssignedTasks } from "../../../broker/sessions/assigned-tasks.js";
 import { JobId, type TaskIndex } from "../../../model/ids.js";
@@ -18,14 +15,13 @@ import {
   type Update,
 } from "../messages.js";
 import { indexOfPair, outcomeOf, recordOutcome, toFuqTask } from "./fuq-task.js";
-import { SlotCapacity } from "./slot-capacity.js";
 
 interface FuqTaskFields {
-  /** Its number. */
+  /** Its number in fuq. */
   readonly task: number;
-  /** What JOB carries; a foreign task has none. */
+  /** The content of its JOB. A foreign task has none. */
   readonly description?: Task;
-  /** Version 1: its JOB has left no slot free. */
+  /** Version 1: its JOB left no slot free. */
   tookLastSlot?: boolean;
 }
 
@@ -37,7 +33,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   readonly #missingMs: number;
   #pause: NodeJS.Timeout | undefined;
 
-  /** `missingMs`: how long the UPDATE of a task is waited for that the worker does not have any more. */
+  /** `missingMs`: how long to wait for the UPDATE of a task that the worker no longer lists. */
   constructor(core: Core, port: WorkerPort, missingMs: number, onPending: () => void) {
     super(core, port);
     this.#missingMs = missingMs;
@@ -48,7 +44,6 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     return this.id !== undefined;
   }
 
-  /** Free slots and running tasks, as an OK names them. */
   get counts(): { readonly nproc: number; readonly nrun: number } {
     return { nproc: Math.max(0, this.capacity.slots - this.usedSlots), nrun: this.usedSlots };
   }
@@ -63,7 +58,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     return description && { name: pairKey(pairOf(description)), task: description.task, description };
   }
 
-  /** A client of version 1 may name more than it can be sent tasks for at a time. */
+  /** At most COUNT_LIMIT: a client of version 1 may name more. */
   protected slots(): number {
     const usable = this.capacity.usable - this.count("foreign") + this.count("missing");
     return this.capacity.paused ? this.claimedCount : Math.min(COUNT_LIMIT, Math.max(this.claimedCount, usable));
@@ -81,24 +76,19 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     this.#record(task, undefined, () => {});
   }
 
-  /** These tasks for a CANCEL. Where all of several tasks of a job are to end, one pair stands for them. */
+  /** The pairs of a CANCEL for these tasks. One pair stands for all of several tasks of a job. */
   cancelPairs(gone: readonly FuqTask[]): readonly TaskPair[] {
-    const left = new Map<number, number>();
-    for (const { job, state } of this.all()) if (state !== "unsent") left.set(job, (left.get(job) ?? 0) + 1);
-    for (const { job } of gone) left.set(job, (left.get(job) ?? 0) - 1);
-    const ended = new Set<number>();
-    const whole = new Set<number>();
-    for (const { job } of gone) {
-      if (ended.has(job) && left.get(job) === 0) whole.add(job);
-      ended.add(job);
-    }
-    const pairs = gone.filter(({ job }) => !whole.has(job)).map(assignedPair);
-    return [...pairs, ...Array.from(whole, (jobId) => ({ jobId, task: ALL_TASKS }))];
+    const sent = this.all().filter(({ state }) => state !== "unsent");
+    const countOf = (job: JobId, tasks: readonly FuqTask[]): number => tasks.filter((task) => task.job === job).length;
+    const jobs = [...new Set(gone.map(({ job }) => job))];
+    const whole = jobs.filter((job) => countOf(job, gone) > 1 && countOf(job, gone) === countOf(job, sent));
+    const pairs = gone.filter(({ job }) => !whole.includes(job)).map(assignedPair);
+    return [...pairs, ...whole.map((jobId) => ({ jobId, task: ALL_TASKS }))];
   }
 
   // Messages of the worker
 
-  /** The task and the unsent ones return to the queue, and the worker gets no task for a moment. */
+  /** The task and the unsent ones return to the queue. The worker gets no task for a moment. */
   refused(task: FuqTask, free: number): void {
     if (!this.has(task)) return;
     const { withheld } = this.capacity;
@@ -113,7 +103,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     }, pauseMs);
   }
 
-  /** For `explain`: by the letter of the text a worker's last slot stays free. */
+  /** For `explain`. */
   #publishRemark(): void {
     const profile = this.id && this.core.worker(this.id)?.profile;
     const { withheld } = this.capacity;
@@ -121,17 +111,17 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     if (profile !== undefined) this.core.workerChanged({ ...profile, remark });
   }
 
-  /** `recorded` is called when the result is durable, or known to be nobody's. A task that ended while the worker was away counts. */
+  /** `recorded` is called when the result is durable, or does not count. */
   updated(update: Update, recorded: () => void): void {
     const known = this.get(pairKey(update));
-    // A task that a worker had begun when it was lost. Others do not count: anybody can send an UPDATE to a raw listener.
+    // Also a task that ended after its worker was lost. No other: anyone can send an UPDATE to a raw listener.
     const task = known === undefined || known.state === "unsent" ? this.#reclaimPair(update, true) : known;
     if (task === undefined) {
       recorded();
       return;
     }
     const { state } = task;
-    // Its JOB is on its way, so this is the end of an earlier run: the worker may begin it again.
+    // A JOB was sent again, so the UPDATE is about an earlier run. The worker may start the task again.
     if (state === "sent") this.setState(task, "foreign");
     else this.remove(task);
     this.publishSlots();
@@ -139,7 +129,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     else this.#record(task, update, recorded);
   }
 
-  /** Compares what the worker lists with what it is known to have. Without a list nothing runs. */
+  /** Compares the tasks that the worker lists with those that it should have. Without a list, no task runs. */
   reconcileHello(hello: Hello | undefined): void {
     const running = (hello?.running ?? []).map(pairOf);
     if (hello?.numProcs !== undefined) this.capacity.slots = hello.numProcs + running.length;
@@ -147,7 +137,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     this.#compare(running);
   }
 
-  /** The same where it says only how many it has. True where that determines which: all that it is known to have, or none. */
+  /** The same with counts only. Returns true if they determine the tasks: all that it should have, or none. */
   reconcileCounts({ nproc, nrun }: Pick<Ok, "nproc" | "nrun">): boolean {
     const known = this.all().filter(({ state }) => state === "running" || state === "foreign");
     this.capacity.slots = nproc + nrun;
@@ -177,7 +167,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
       if (known.state === "running") this.watchLimit(known);
       return known;
     }
-    // Nobody has it: it stays where it runs. Somebody has, or it is over: it is to end here.
+    // If no other worker has the task, it stays here. If one has, or the task has ended, it is cancelled here.
     const own = this.#reclaimPair(pair);
     if (own === undefined) return this.addForeign({ name, task: pair.task }, JobId(pair.jobId));
     this.watchLimit(own);
@@ -195,3 +185,55 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
 }
 
 export const assignedPair = ({ job, task }: FuqTask): TaskPair => ({ jobId: job, task });
+
+const FIRST_PAUSE_MS = 5;
+const MAX_PAUSE_MS = 1_000;
+/** The original can refuse once after its UPDATE was acknowledged. This many refusals have another cause. */
+const MAX_REFUSALS = 3;
+
+/**
+ * The slots of a worker that the broker may use. A worker that refuses a task gets none for 5 ms to 1 s. If a worker
+ * with a free slot keeps refusing and has never used its last slot, the broker uses one slot less: by the specification
+ * (`nproc > job_nproc`) the last slot is never used.
+ */
+class SlotCapacity {
+  /** max_nproc of the specification. */
+  slots = 0;
+  /** The worker has not reported its number of slots. */
+  guessed = false;
+  /** The worker gets no task. */
+  paused = false;
+  /** Slots that the worker has and does not use. */
+  withheld = 0;
+  #refusalsInARow = 0;
+  #refusalsWithFreeSlots = 0;
+  #usesLastSlot = false;
+
+  get usable(): number {
+    return this.slots - this.withheld;
+  }
+
+  /** Assumes as many slots as are used, at least one, until the worker reports more. */
+  guess(used: number): void {
+    this.slots = Math.max(1, used);
+    this.guessed = true;
+  }
+
+  /** The worker has accepted a task and has `free` slots left. */
+  accepted(free: number): void {
+    this.#refusalsInARow = 0;
+    if (free > 0) return;
+    this.#usesLastSlot = true;
+    this.#refusalsWithFreeSlots = 0;
+  }
+
+  /** The worker has refused a task and reports `free` slots. Returns how long it gets no other task. */
+  refused(free: number): number {
+    this.paused = true;
+    if (free > 0 && !this.#usesLastSlot && ++this.#refusalsWithFreeSlots >= MAX_REFUSALS) {
+      this.#refusalsWithFreeSlots = 0;
+      this.withheld = Math.min(this.slots, this.withheld + 1);
+    }
+    return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#refusalsInARow++, 10));
+  }
+}

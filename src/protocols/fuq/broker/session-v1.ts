@@ -1,53 +1,52 @@
 /**
- * A client of fuq v1, at the broker: the server's end of one connection, by the states of the text.
+ * The broker's session of a fuq v1 client. Its states have the names of the specification:
  *
- *   SV_INIT0   nothing was said; OK(0) goes out
+ *   SV_INIT0   initial; sends OK(0)
  *   SV_INIT1   waits for OK(nproc)
  *   SV_INIT2   has it, and sends OK(nproc)
- *   SV_LOOP0, SV_LOOP1   sends tasks while slots are free
- *   SV_LOOP2   waits for what comes
- *   SV_LOOP3   an UPDATE is being recorded; its OK comes before any JOB
- *   SV_EXIT    the connection is gone
+ *   SV_LOOP2   sends tasks while slots are free, and waits for messages (also SV_LOOP0 and SV_LOOP1)
+ *   SV_LOOP3   records an UPDATE; its OK is sent before any JOB
+ *   SV_EXIT    the connection is closed
  *
- * A JOB has no reply. It counts as begun, unless an ERROR says otherwise, which names no job: the newest is meant. Nothing can be
- * cancelled, and nothing is resumed.
+ * A JOB has no reply. It counts as started unless an ERROR follows. The ERROR names no job and refers to the newest
+ * one. The protocol has no CANCEL and no resume.
  */
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
-import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
-import { ERRORS, errorName, pairKey, STOP_AT_ONCE, type Update } from "../messages.js";
+import {
+  ERRORS,
+  errorName,
+  type MessageV1,
+  pairKey,
+  STOP_AT_ONCE,
+  type UnreadableV1,
+  type Update,
+} from "../messages.js";
 import { ForemanTasks } from "./foreman-tasks.js";
-import { FUQ_WORKER } from "./fuq-task.js";
-import type { FuqSessionContext } from "./session-context.js";
+import { profileOf, type WorkerConnection } from "./fuq-task.js";
 
-/** After STOP it goes by itself; if it does not, this is how long it is waited for. */
+/** After STOP the client disconnects by itself. If it does not, the broker does after this time. */
 const LEAVING_MS = 2_000;
-/** UPDATEs that may wait to be recorded: the text has the client wait for each OK. */
+/** UPDATEs that may wait to be recorded. By the specification a client waits for each OK. */
 const WAITING_LIMIT = 64;
 
-type State = "SV_INIT0" | "SV_INIT1" | "SV_INIT2" | "SV_LOOP2" | "SV_LOOP3" | "SV_EXIT";
-
 export class FuqWorkerSessionV1 implements WorkerPort {
-  readonly #context: FuqSessionContext<MessageV1>;
+  readonly #connection: WorkerConnection<MessageV1>;
   readonly #assigned: ForemanTasks;
-  #state: State = "SV_INIT0";
+  #state: "SV_INIT0" | "SV_INIT1" | "SV_INIT2" | "SV_LOOP2" | "SV_LOOP3" | "SV_EXIT" = "SV_INIT0";
   #updates: Update[] = [];
   #stopping = false;
   #closeTimer: NodeJS.Timeout | undefined;
 
-  constructor(context: FuqSessionContext<MessageV1>) {
-    this.#context = context;
-    this.#assigned = new ForemanTasks(context.core, this, LEAVING_MS, () => this.#handOut());
-  }
-
-  get joined(): boolean {
-    return this.#assigned.joined;
+  constructor(connection: WorkerConnection<MessageV1>) {
+    this.#connection = connection;
+    this.#assigned = new ForemanTasks(connection.core, this, LEAVING_MS, () => this.#sendTasks());
   }
 
   start(): void {
-    this.#context.connection.send({ type: "OK", nproc: 0 });
+    this.#connection.send({ type: "OK", nproc: 0 });
     this.#state = "SV_INIT1";
   }
 
@@ -56,7 +55,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     if (this.#state === "SV_INIT1") this.#onGreeting(message);
     else if (message.type === "UPDATE") this.#onUpdate(message.update);
     else if (message.type === "ERROR") this.#onError(message.code);
-    else if (message.type === "OK") this.#context.onPeerError("an OK for which nothing was asked");
+    else if (message.type === "OK") this.#connection.onPeerError("an OK that answers nothing");
     else this.#refuse(message.type === "?" ? message.why : `${message.type} is not for this side`);
   }
 
@@ -79,29 +78,27 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     this.#state = "SV_INIT2";
     this.#join(message.nproc).catch((cause: unknown) => {
       const { code, message: why } = asLaboroError(cause);
-      this.#context.onPeerError(`${code}: ${why}`);
-      this.#context.connection.close();
+      this.#connection.onPeerError(`${code}: ${why}`);
+      this.#connection.close();
     });
   }
 
   async #join(numProcs: number): Promise<void> {
-    const { identify, onNamed, profile, connection } = this.#context;
-    const { stopping: _, ...who } = identify(undefined);
-    onNamed(who.name);
-    await this.#assigned.join({ ...profile, ...who, ...FUQ_WORKER });
+    const profile = profileOf(this.#connection);
+    this.#connection.onNamed(profile.name);
+    await this.#assigned.join(profile);
     if (this.#state !== "SV_INIT2") return;
-    connection.send({ type: "OK", nproc: numProcs });
+    this.#connection.send({ type: "OK", nproc: numProcs });
     this.#state = "SV_LOOP2";
     this.#assigned.reconcileHello({ numProcs, running: null });
   }
 
-  /** One JOB a task. */
-  #handOut(): void {
-    // The protocol has no CANCEL.
+  #sendTasks(): void {
+    // They cannot be sent.
     this.#assigned.takeCancels();
     if (this.#state !== "SV_LOOP2") return;
     for (let held = this.#assigned.nextUnsent(); held?.description !== undefined; held = this.#assigned.nextUnsent()) {
-      this.#context.connection.send({ type: "JOB", task: held.description });
+      this.#connection.send({ type: "JOB", task: held.description });
       this.#assigned.started(held);
       held.tookLastSlot = this.#assigned.counts.nproc === 0;
     }
@@ -109,8 +106,8 @@ export class FuqWorkerSessionV1 implements WorkerPort {
 
   #onUpdate(update: Update): void {
     if (this.#updates.length >= WAITING_LIMIT) {
-      this.#context.onPeerError("UPDATEs without waiting for their OK");
-      this.#context.connection.close();
+      this.#connection.onPeerError(`${WAITING_LIMIT} UPDATEs without waiting for their OK: disconnected`);
+      this.#connection.close();
       return;
     }
     this.#updates.push(update);
@@ -129,28 +126,31 @@ export class FuqWorkerSessionV1 implements WorkerPort {
   #recorded(): void {
     if (this.#state !== "SV_LOOP3") return;
     const { nproc, nrun } = this.#assigned.counts;
-    // By the letter of the text a client that gets 0 leaves, whatever else it runs.
-    this.#context.connection.send({ type: "OK", nproc: nproc === 0 ? nrun : nproc });
+    // By the specification a client that gets 0 exits, even if it runs tasks.
+    this.#connection.send({ type: "OK", nproc: nproc === 0 ? nrun : nproc });
     this.#state = "SV_LOOP2";
     if (this.#stopping && nrun === 0) this.#closeSoon();
-    this.#handOut();
+    this.#sendTasks();
     this.#recordNext();
   }
 
   #onError(code: number): void {
     const newest = this.#assigned.all().findLast(({ state }) => state === "running");
     if (newest === undefined) {
-      this.#context.onPeerError(`ERROR(${errorName(code)}), and it has nothing`);
+      this.#connection.onPeerError(`ERROR(${errorName(code)}) from a client that has no task`);
       return;
     }
     const { job, task } = newest;
-    this.#context.log.info({ job, task }, `the client refused it: ERROR(${errorName(code)})`);
+    this.#connection.log.info(
+      { job, task },
+      `the client refused the task with ERROR(${errorName(code)}): it returns to the queue`,
+    );
     this.#assigned.refused(newest, this.#assigned.counts.nproc + 1);
   }
 
   #refuse(why: string): void {
-    this.#context.onPeerError(why);
-    this.#context.connection.send({ type: "ERROR", code: ERRORS.bad_message });
+    this.#connection.onPeerError(why);
+    this.#connection.send({ type: "ERROR", code: ERRORS.bad_message });
   }
 
   readonly assign = (job: Job, tasks: AttemptRange): void => this.#assigned.assign(job, tasks);
@@ -177,14 +177,14 @@ export class FuqWorkerSessionV1 implements WorkerPort {
 
   #sendStop(count: number): void {
     const { capacity } = this.#assigned;
-    this.#context.connection.send({ type: "STOP", count });
+    this.#connection.send({ type: "STOP", count });
     capacity.slots = Math.max(0, capacity.slots - count);
     this.#assigned.publishSlots();
   }
 
   close(): void {
     this.#end();
-    this.#context.connection.close();
+    this.#connection.close();
   }
 
   // It offers no services.
@@ -192,6 +192,6 @@ export class FuqWorkerSessionV1 implements WorkerPort {
   cancelCall(): void {}
 
   #closeSoon(): void {
-    this.#closeTimer ??= setTimeout(() => this.#context.connection.close(), LEAVING_MS);
+    this.#closeTimer ??= setTimeout(() => this.#connection.close(), LEAVING_MS);
   }
 }

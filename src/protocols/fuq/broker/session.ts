@@ -1,15 +1,20 @@
 /**
- * A worker of fuq v2, at the broker: the foreman's end of one connection. ProtocolStateMachine knows whose turn it is (its states are
- * in protocol-states.ts), ForemanTasks knows what the worker has. This class sends and handles the messages.
+ * The broker's session of a fuq v2 worker. ProtocolStateMachine decides which side may send, ForemanTasks tracks the
+ * tasks of the worker. This class sends and handles the messages.
  *
- *   greeting   nothing but HELLO counts; an UPDATE is recorded where the worker is known, and answered with the wish for a HELLO. An
- *              original that reconnects sends neither while it has nothing to report: it is asked for its counts instead
- *   joined     one JOB, CANCEL or STOP at a time; UPDATEs are recorded, then answered
- *   stopping   STOP was obeyed: the connection ends when the worker has nothing left
- *   closed     the broker has been informed; late messages are dropped
+ *   greeting   waits for HELLO. An UPDATE of a known worker is recorded, and answered with a request for HELLO
+ *   joined     after HELLO or counts: one JOB, CANCEL or STOP at a time; UPDATEs are recorded, then answered
+ *   stopping   the worker has accepted STOP: the connection ends when the worker has no task left
+ *   closed     after a disconnect or `close`: late messages are dropped
+ *
+ * An original worker that reconnects sends HELLO only if the reply to an UPDATE requests it; older ones never do. So a
+ * worker that is silent in `greeting`, or has fewer tasks than it should have, is requested its counts. Between its
+ * HELLO and the OK the original cannot answer and would hang. So it is asked only after much more time than a HELLO
+ * takes.
  */
+
+import { Timers } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
-import { Timers } from "../../../base/timers.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
@@ -30,14 +35,23 @@ import {
   type Unreadable,
   type Update,
 } from "../messages.js";
-import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
+import { type Effect, ProtocolStateMachine, type ProtocolStateMachineOptions } from "../protocol-state-machine.js";
 import { assignedPair, ForemanTasks, type FuqTask } from "./foreman-tasks.js";
-import { FUQ_WORKER, recordBeforeJoin } from "./fuq-task.js";
-import type { FuqSessionContext, FuqSessionOptions } from "./session-context.js";
-import { SilenceTimer } from "./silence-timer.js";
+import { absentOwnerOf, profileOf, recordBeforeJoin, type WorkerConnection } from "./fuq-task.js";
 
-const TIMEOUTS = { missingMs: 2_000, retryMs: RETRY_MS };
-/** How long the UPDATE of a cancelled task is waited for. */
+export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "side"> {
+  readonly original: boolean;
+  /** How long an original worker may be silent before it is requested its counts. */
+  readonly silenceMs?: number;
+  readonly retryMs?: number;
+  /** How long to wait for the UPDATE of a task that the worker no longer lists. */
+  readonly missingMs?: number;
+}
+
+const TIMEOUTS = { silenceMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
+/** A worker that does not answer a probe is disconnected, and exits: it gets this many times `silenceMs`. */
+const PROBE_FACTOR = 6;
+/** How long to wait for the UPDATE of a cancelled task. */
 const SETTLE_MS = 5_000;
 
 /** What a request of the foreman was about. */
@@ -49,37 +63,36 @@ type ForemanRequestTag =
   | { readonly kind: "probe" };
 
 export class FuqWorkerSession implements WorkerPort {
-  readonly #context: FuqSessionContext;
+  readonly #connection: WorkerConnection;
   readonly #protocol: ProtocolStateMachine<ForemanRequestTag>;
   readonly #assigned: ForemanTasks;
   readonly #options: typeof TIMEOUTS & FuqSessionOptions;
-  readonly #silenceTimer: SilenceTimer;
   readonly #effects: Effect<ForemanRequestTag>[] = [];
   #busy = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
   #slotsToStop: number | undefined;
   readonly #timers = new Timers();
+  #silenceTimer: NodeJS.Timeout | undefined;
+  /** A HELLO was requested: nothing is sent until it has come, or the time for it is over. */
+  #awaitingHello = false;
+  /** The worker has fewer tasks than it should have, and has not listed them. */
+  #tasksUnknown = false;
   #joining: Promise<void> = Promise.resolve();
   /** UPDATEs whose result is not on disk yet. */
   readonly #unacknowledgedUpdates = new Set<number>();
   /** Set while the connection waits for their OKs before it closes. */
   #closeReason: string | undefined;
 
-  constructor(context: FuqSessionContext, options: FuqSessionOptions) {
-    this.#context = context;
+  constructor(connection: WorkerConnection, options: FuqSessionOptions) {
+    this.#connection = connection;
     this.#options = { ...TIMEOUTS, ...options };
-    this.#silenceTimer = new SilenceTimer({
-      ...options,
-      joined: () => this.joined,
-      onSilent: () => this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "counts" })),
-    });
     this.#protocol = new ProtocolStateMachine({ side: "foreman", ...options });
-    this.#assigned = new ForemanTasks(context.core, this, this.#options.missingMs, () => this.#runEffects([]));
+    this.#assigned = new ForemanTasks(connection.core, this, this.#options.missingMs, () => this.#runEffects([]));
   }
 
   start(): void {
     this.#runEffects(this.#protocol.start());
-    this.#silenceTimer.start();
+    this.#watchSilence();
   }
 
   get joined(): boolean {
@@ -87,8 +100,8 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   onMessage(message: Message | Unreadable): void {
-    if (this.#state === "closed") return;
-    if (!this.joined) this.#silenceTimer.start();
+    if (this.#isClosed) return;
+    if (!this.joined) this.#watchSilence();
     this.#runEffects(this.#protocol.receive(message));
   }
 
@@ -101,8 +114,18 @@ export class FuqWorkerSession implements WorkerPort {
     this.#state = "closed";
     this.#protocol.exit();
     this.#timers.clear();
-    this.#silenceTimer.stop();
+    clearTimeout(this.#silenceTimer);
     this.#assigned.close();
+  }
+
+  get #isClosed(): boolean {
+    return this.#state === "closed";
+  }
+
+  #fail(cause: unknown): void {
+    const { code, message } = asLaboroError(cause);
+    this.#connection.onPeerError(`${code}: ${message}`);
+    this.#connection.close(1011, code);
   }
 
   /** Runs the effects in order, also those that follow from them; then sends the requests that wait. */
@@ -112,44 +135,27 @@ export class FuqWorkerSession implements WorkerPort {
     this.#busy = true;
     do {
       for (let next = this.#effects.shift(); next !== undefined; next = this.#effects.shift()) {
-        if (this.#state !== "closed") this.#runEffect(next);
+        if (!this.#isClosed) this.#runEffect(next);
       }
     } while (this.#sendNextRequest());
     this.#busy = false;
   }
 
   #runEffect(effect: Effect<ForemanRequestTag>): void {
-    switch (effect.kind) {
-      case "send":
-        this.#context.connection.send(effect.message);
-        return;
-      case "request":
-        this.#onRequest(effect.request).catch((cause: unknown) => this.#fail(cause));
-        return;
-      case "reply":
-        this.#onReply(effect.tag, effect.reply);
-        return;
-      case "violation":
-        this.#context.onPeerError(effect.why);
-        return;
-      case "broken":
-        this.#context.onPeerError(effect.why);
-        this.#context.connection.close(1002, effect.why);
-        return;
-      case "overflow":
-        this.#timers.after(this.#options.retryMs, () => this.#runEffects(this.#protocol.retry()));
-        return;
-      // After a RESET the worker says HELLO by itself.
-      case "begin":
-      case "restarted":
-        return;
-    }
+    const { kind } = effect;
+    if (kind === "send") this.#connection.send(effect.message);
+    else if (kind === "request") this.#onRequest(effect.request).catch((cause: unknown) => this.#fail(cause));
+    else if (kind === "reply") this.#onReply(effect.tag, effect.reply);
+    else if (kind === "overflow")
+      this.#timers.after(this.#options.retryMs, () => this.#runEffects(this.#protocol.retry()));
+    else if (kind === "violation" || kind === "broken") this.#connection.onPeerError(effect.why);
+    if (kind === "broken") this.#connection.close(1002, effect.why);
   }
 
-  /** One request, if there is something to ask for and it may be asked: what is to end before what is to begin. */
+  /** Sends one request if there is one and it may be sent: CANCEL before STOP before JOB. */
   #sendNextRequest(): boolean {
-    if (this.#state === "closed" || this.#silenceTimer.awaitingHello || !this.#protocol.idle) return false;
-    // By the text one at a time; the original takes a list.
+    if (this.#isClosed || this.#awaitingHello || !this.#protocol.idle) return false;
+    // One at a time by the specification; the original accepts a list.
     const single = !this.#options.original;
     const gone = this.#assigned.takeCancels(single ? 1 : undefined);
     if (gone.length > 0) {
@@ -161,7 +167,7 @@ export class FuqWorkerSession implements WorkerPort {
       this.#slotsToStop = undefined;
       return this.#queueRequest({ type: "STOP", count }, { kind: "stop", count });
     }
-    // One task a message: the original may take some of several and then refuse them all.
+    // One task per message: the original may start some of several and then refuse them all.
     const held = this.#assigned.nextUnsent();
     if (held?.description === undefined) return false;
     return this.#queueRequest({ type: "JOB", tasks: [held.description] }, { kind: "job", held });
@@ -176,6 +182,16 @@ export class FuqWorkerSession implements WorkerPort {
     this.#runEffects(this.#protocol.answer(seq, reply));
   }
 
+  #watchSilence(): void {
+    clearTimeout(this.#silenceTimer);
+    if (!this.#options.original) return;
+    this.#silenceTimer = setTimeout(() => {
+      if (this.joined && !this.#tasksUnknown && !this.#awaitingHello) return;
+      this.#awaitingHello = false;
+      this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "counts" }));
+    }, this.#options.silenceMs);
+  }
+
   // Requests of the worker
 
   async #onRequest(request: Numbered<Request>): Promise<void> {
@@ -185,70 +201,68 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   async #onHello(seq: number, hello: Hello | undefined): Promise<void> {
-    const stopping = !this.#assigned.joined && (await this.#join(hello));
+    const stopRequested = await this.#join(hello);
     if (this.#isClosed) return;
     this.#assigned.reconcileHello(hello);
-    this.#silenceTimer.helloReceived();
-    if (stopping) this.stop();
+    this.#awaitingHello = false;
+    this.#tasksUnknown = false;
+    clearTimeout(this.#silenceTimer);
+    if (stopRequested) this.stop();
     // The original exits unless the OK has its own counts.
-    const counts =
-      hello?.numProcs === undefined
-        ? this.#assigned.counts
-        : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
-    this.#answer(seq, { type: "OK", ...counts });
+    const own = hello?.numProcs === undefined ? undefined : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
+    this.#answer(seq, { type: "OK", ...(own ?? this.#assigned.counts) });
   }
 
-  /** Whether it was asked to stop before it came. */
+  /** Once per connection. Returns true if the worker was to be stopped while it was disconnected. */
   async #join(hello: Hello | undefined): Promise<boolean> {
-    const { identify, onNamed, profile } = this.#context;
-    const { stopping, ...who } = identify(hello);
-    onNamed(who.name);
-    await this.#assigned.join({ ...profile, ...who, ...FUQ_WORKER });
+    if (this.joined) return false;
+    const stopRequested = this.#connection.node?.stopping === true;
+    const profile = profileOf(this.#connection, hello);
+    this.#connection.onNamed(profile.name);
+    await this.#assigned.join(profile);
     if (!this.#isClosed) this.#state = "joined";
-    return stopping;
+    return stopRequested;
   }
 
   async #onUpdate(seq: number, update: Update): Promise<void> {
-    const { core, knownWorker, absentOwnerOf } = this.#context;
-    if (this.#assigned.joined) {
-      this.#silenceTimer.messageReceived();
+    const { core, id, node } = this.#connection;
+    if (this.joined) {
+      // A HELLO that was requested is still expected.
+      if (!this.#awaitingHello) clearTimeout(this.#silenceTimer);
       this.#unacknowledgedUpdates.add(seq);
-      const owner = absentOwnerOf?.(update);
+      const owner = node === undefined ? absentOwnerOf(core, id, [update]) : undefined;
       if (owner === undefined) this.#assigned.updated(update, () => this.#acknowledge(seq));
       else await recordBeforeJoin(core, owner, update).then(() => this.#acknowledge(seq));
       return;
     }
-    // The original sends what waited before it says HELLO, and does not send it again.
-    if (knownWorker !== undefined) await recordBeforeJoin(core, knownWorker, update);
+    // The original sends the UPDATEs that waited before its HELLO, and does not repeat them.
+    if (node !== undefined) await recordBeforeJoin(core, node.id, update);
     if (!this.#isClosed) this.#requestHello(seq);
   }
 
   #requestHello(seq: number): void {
-    this.#silenceTimer.expectHello();
+    this.#awaitingHello = true;
+    this.#watchSilence();
     this.#answer(seq, SEND_HELLO);
   }
 
   #acknowledge(seq: number): void {
     this.#unacknowledgedUpdates.delete(seq);
-    if (this.#isClosed) {
-      this.#acknowledgeLate(seq);
-      return;
+    if (this.#isClosed) this.#acknowledgeLate(seq);
+    else if (this.#tasksUnknown && this.#state === "joined") this.#requestHello(seq);
+    else {
+      const { counts } = this.#assigned;
+      this.#answer(seq, { type: "OK", ...counts });
+      if (this.#state === "stopping" && counts.nrun === 0) this.#connection.close(1000, "closing");
     }
-    if (this.#silenceTimer.tasksUnknown && this.#state === "joined") {
-      this.#requestHello(seq);
-      return;
-    }
-    const { counts } = this.#assigned;
-    this.#answer(seq, { type: "OK", ...counts });
-    if (this.#state === "stopping" && counts.nrun === 0) this.#context.connection.close(1000, "closing");
   }
 
   #acknowledgeLate(seq: number): void {
     if (this.#closeReason === undefined) return;
     for (const effect of this.#protocol.answer(seq, { type: "OK", nproc: 0, nrun: 0 })) {
-      if (effect.kind === "send") this.#context.connection.send(effect.message);
+      if (effect.kind === "send") this.#connection.send(effect.message);
     }
-    if (this.#unacknowledgedUpdates.size === 0) this.#context.connection.close(1001, this.#closeReason);
+    if (this.#unacknowledgedUpdates.size === 0) this.#connection.close(1001, this.#closeReason);
   }
 
   // Replies of the worker
@@ -257,11 +271,11 @@ export class FuqWorkerSession implements WorkerPort {
     if (tag.kind === "job") this.#onJobReply(tag.held, reply);
     else if (tag.kind === "stop") this.#onStopReply(tag.count, reply);
     else if (tag.kind === "counts") this.#onCounts(reply);
-    else if (tag.kind === "probe") this.#silenceTimer.stop();
+    else if (tag.kind === "probe") clearTimeout(this.#silenceTimer);
     else for (const held of tag.held) this.#onCancelReply(held, reply);
   }
 
-  /** Slots are not taken from this reply: the original counts in it what it has cancelled, and its UPDATE follows. */
+  /** The slots in this reply are ignored: the original still counts the cancelled task, whose UPDATE follows. */
   #onCancelReply(held: FuqTask, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#options.missingMs);
     else if (this.#options.original) this.#assigned.settleAfter(held, SETTLE_MS);
@@ -275,51 +289,51 @@ export class FuqWorkerSession implements WorkerPort {
       capacity.accepted(reply.nproc);
       this.#assigned.started(held);
       this.#assigned.publishSlots();
-    } else {
-      this.#context.log.info(
-        { job: held.job, task: held.task },
-        `the worker refused it: ERROR(${errorName(reply.code)})`,
-      );
-      const counts = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#assigned.counts;
-      this.#assigned.refused(held, counts.nproc);
+      return;
     }
+    const { job, task } = held;
+    const why = `the worker refused the task with ERROR(${errorName(reply.code)}): it returns to the queue`;
+    this.#connection.log.info({ job, task }, why);
+    const { nproc } = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#assigned.counts;
+    this.#assigned.refused(held, nproc);
   }
 
   #onCounts(reply: Numbered<Reply>): void {
-    if (reply.type === "ERROR") this.#context.connection.close(1008, "it has not said HELLO");
+    if (reply.type === "ERROR") this.#connection.close(1008, "it has not said HELLO");
     else this.#joining = this.#joinByCounts(reply).catch((cause: unknown) => this.#fail(cause));
   }
 
   async #joinByCounts(counts: Ok): Promise<void> {
-    // A HELLO that came meanwhile says more.
-    if (this.joined && !this.#silenceTimer.tasksUnknown) return;
-    const stopping = !this.joined && (await this.#join(undefined));
+    // A HELLO that arrived meanwhile is more precise.
+    if (this.joined && !this.#tasksUnknown) return;
+    const stopRequested = await this.#join(undefined);
     if (this.#isClosed) return;
     if (counts.nrun > 0) this.#probe();
-    this.#silenceTimer.tasksUnknown = !this.#assigned.reconcileCounts(counts);
-    if (stopping) this.stop();
+    this.#tasksUnknown = !this.#assigned.reconcileCounts(counts);
+    if (stopRequested) this.stop();
   }
 
   /**
-   * The original waits for ever for an OK to its UPDATE that was lost with its connection, and sends no further UPDATE. It answers
-   * requests with numbers below that of the UPDATE, and none above.
+   * An original worker whose OK to an UPDATE was lost with the connection waits for it forever. It answers requests
+   * with numbers below that of the UPDATE, and none above. Any request of the worker shows that it is not in this
+   * state.
    */
   #probe(): void {
-    this.#runEffects(this.#protocol.requestWithSkippedNumbers(COUNTS_WANTED, { kind: "probe" }));
-    this.#silenceTimer.awaitProbe(() => {
-      const { onPeerError, onStuck, connection } = this.#context;
-      onPeerError("it waits for an answer that was lost with its connection, and must be restarted");
-      onStuck?.();
+    this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "probe" }, true));
+    clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = setTimeout(() => {
+      const { node } = this.#connection;
+      this.#connection.onPeerError("it waits for an answer that was lost with its connection, and must be restarted");
+      if (node !== undefined) node.stuck = true;
       this.#assigned.giveBackAll();
-      connection.close(1008, "it waits for an answer that was lost");
-    });
+      this.#connection.close(1008, "it waits for an answer that was lost");
+    }, PROBE_FACTOR * this.#options.silenceMs);
   }
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#timers.after(this.#options.retryMs, () =>
-        count === STOP_AT_ONCE ? this.stopSlots("now") : this.#sendStop(count),
-      );
+      const repeat = (): void => (count === STOP_AT_ONCE ? this.stopSlots("now") : this.#sendStop(count));
+      this.#timers.after(this.#options.retryMs, repeat);
       return;
     }
     const { capacity } = this.#assigned;
@@ -328,9 +342,9 @@ export class FuqWorkerSession implements WorkerPort {
     this.#assigned.publishSlots();
     if (capacity.slots > 0) return;
     this.#state = "stopping";
-    // It goes by itself; if it does not, this is the end of it.
+    // The worker disconnects by itself. If it does not, the broker does.
     if (count === STOP_AT_ONCE || this.#assigned.counts.nrun === 0) {
-      this.#timers.after(this.#options.missingMs, () => this.#context.connection.close(1000, "closing"));
+      this.#timers.after(this.#options.missingMs, () => this.#connection.close(1000, "closing"));
     }
   }
 
@@ -339,13 +353,13 @@ export class FuqWorkerSession implements WorkerPort {
   readonly assign = (job: Job, tasks: AttemptRange): void => this.#assigned.assign(job, tasks);
   readonly retract = (tasks: readonly AttemptRange[]): void => this.#assigned.retract(tasks);
   readonly cancel = (tasks: readonly AttemptRange[]): void => this.#assigned.cancel(tasks);
-  /** It gets nothing new; fuq has no message for it. */
   readonly drain = (): void => this.#assigned.drain();
 
   stop(): void {
     this.#assigned.markLeaving();
     const { guessed, slots } = this.#assigned.capacity;
-    // By number, because 0 is all of them by the text and one for the original; a worker that has named none goes by the text.
+    // STOP by number: 0 means all slots in the specification and one slot in the original. A worker that has reported
+    // no slots follows the specification.
     this.#sendStop(guessed ? 0 : slots);
   }
 
@@ -364,24 +378,14 @@ export class FuqWorkerSession implements WorkerPort {
     this.#runEffects([]);
   }
 
-  /** The original waits for ever for an OK that is lost with its connection, so its UPDATEs get their OK first. */
+  /** UPDATEs get their OK first, because the original waits forever for one that is lost with its connection. */
   close(reason: string): void {
     this.#end();
     this.#closeReason = reason;
-    if (this.#unacknowledgedUpdates.size === 0) this.#context.connection.close(1001, reason);
+    if (this.#unacknowledgedUpdates.size === 0) this.#connection.close(1001, reason);
   }
 
   // It offers no services.
   call(): void {}
   cancelCall(): void {}
-
-  get #isClosed(): boolean {
-    return this.#state === "closed";
-  }
-
-  #fail(cause: unknown): void {
-    const { code, message } = asLaboroError(cause);
-    this.#context.onPeerError(`${code}: ${message}`);
-    this.#context.connection.close(1011, code);
-  }
 }

@@ -1,20 +1,21 @@
 /**
- * One connection of a client to a server of fuq v1, without its socket. The states by the text's table:
+ * The client side of a fuq v1 connection, without its socket. Its states have the names of the specification:
  *
  *   CL_INIT0    waits for the server's OK
- *   CL_INIT1    has sent OK(nproc), and waits for the answer
- *   CL_LOOP0    waits for what comes
+ *   CL_INIT1    has sent OK(nproc), and waits for the reply
+ *   CL_LOOP0    waits for messages
  *   CL_UPDATE1  has sent an UPDATE, and waits for the OK
- *   CL_EXIT0    all is done, and nothing will come
- *   CL_EXIT1    STOP(at once) came
+ *   CL_EXIT0    all tasks have ended, and no more will come
+ *   CL_EXIT1    STOP(at once) was received, or the connection was closed
  *
- * Nothing is numbered and nothing can be resumed: what a connection that broke leaves here is another's by then, and is ended.
+ * There is no resume: when the connection breaks, the server assigns the tasks to other clients, so they are killed
+ * here.
  */
 import { asLaboroError } from "../../../base/errors.js";
-import { decodeMessageV1, encodeMessageV1, type MessageV1 } from "../codec-v1.js";
-import { ERRORS, errorName, STOP_AT_ONCE, type Task, type Update } from "../messages.js";
+import { decodeMessageV1, encodeMessageV1 } from "../codec.js";
+import { ERRORS, errorName, type MessageV1, STOP_AT_ONCE, type Task, type Update } from "../messages.js";
+import type { ProtocolSession, ProtocolSessionEvents } from "./persistent-transport.js";
 import type { RunningTasks } from "./running-tasks.js";
-import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
 interface ClientV1Options {
   readonly tasks: RunningTasks;
@@ -34,8 +35,12 @@ export class ClientV1 implements ProtocolSession {
   /** The server speaks first. */
   start(): void {}
 
+  get #over(): boolean {
+    return this.#state === "CL_EXIT0" || this.#state === "CL_EXIT1";
+  }
+
   onMessage(bytes: Buffer): void {
-    if (this.#state === "CL_EXIT0" || this.#state === "CL_EXIT1") return;
+    if (this.#over) return;
     try {
       const message = decodeMessageV1(bytes);
       if (message.type === "?") this.#options.events.onBroken(message.why);
@@ -46,23 +51,12 @@ export class ClientV1 implements ProtocolSession {
   }
 
   #receive(message: MessageV1): void {
-    switch (message.type) {
-      case "OK":
-        this.#onOk();
-        break;
-      case "JOB":
-        this.#onJob(message.task);
-        break;
-      case "STOP":
-        this.#onStop(message.count);
-        break;
-      case "ERROR":
-        this.#options.onPeerError(`ERROR(${errorName(message.code)})`);
-        break;
-      case "UPDATE":
-        this.#options.events.onBroken("UPDATE is not for this side");
-        break;
-    }
+    const { onPeerError, events } = this.#options;
+    if (message.type === "OK") this.#onOk();
+    else if (message.type === "JOB") this.#onJob(message.task);
+    else if (message.type === "STOP") this.#onStop(message.count);
+    else if (message.type === "ERROR") onPeerError(`the server sent ERROR(${errorName(message.code)})`);
+    else events.onBroken("UPDATE is not for this side");
   }
 
   #onOk(): void {
@@ -70,23 +64,21 @@ export class ClientV1 implements ProtocolSession {
     if (this.#state === "CL_INIT0") {
       this.#state = "CL_INIT1";
       this.#send({ type: "OK", nproc: tasks.nproc });
-    } else if (this.#state === "CL_INIT1") {
-      this.#state = "CL_LOOP0";
-      events.onJoined();
-      this.sendUpdates();
-      this.finishIfDone();
-    } else if (this.#sentUpdate !== undefined) {
-      tasks.acknowledged(this.#sentUpdate);
-      this.#sentUpdate = undefined;
-      this.#state = "CL_LOOP0";
-      this.sendUpdates();
-      this.finishIfDone();
+      return;
     }
+    if (this.#state === "CL_LOOP0") return;
+    const joins = this.#state === "CL_INIT1";
+    this.#state = "CL_LOOP0";
+    if (joins) events.onJoined();
+    if (this.#sentUpdate !== undefined) tasks.acknowledged(this.#sentUpdate);
+    this.#sentUpdate = undefined;
+    this.sendUpdates();
+    this.finishIfDone();
   }
 
   #onJob(task: Task): void {
     const joined = this.#state === "CL_LOOP0" || this.#state === "CL_UPDATE1";
-    // The text compares with >, which would leave the last processor unused for ever.
+    // The specification compares with >, which would never use the last slot.
     if (!joined || !this.#options.tasks.start([task])) this.#send({ type: "ERROR", code: ERRORS.cannot_run_job });
   }
 
@@ -100,7 +92,7 @@ export class ClientV1 implements ProtocolSession {
     }
   }
 
-  /** One after the other: an OK does not say what it is the answer to. */
+  /** One at a time: an OK does not say which UPDATE it answers. */
   sendUpdates(): void {
     const [update] = this.#options.tasks.updates;
     if (this.#state !== "CL_LOOP0" || update === undefined) return;
@@ -116,8 +108,7 @@ export class ClientV1 implements ProtocolSession {
   }
 
   close(): void {
-    const over = this.#state === "CL_EXIT0" || this.#state === "CL_EXIT1";
-    this.#state = over ? this.#state : "CL_EXIT1";
+    if (!this.#over) this.#state = "CL_EXIT1";
     this.#options.tasks.dropAll();
   }
 

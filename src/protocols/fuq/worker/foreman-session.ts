@@ -1,17 +1,19 @@
 /**
- * One connection of a worker to a foreman of fuq v2, without its socket: it runs the tasks of JOB and sends UPDATEs. ProtocolStateMachine
- * knows who may send when; its states are in protocol-states.ts.
+ * The worker side of a fuq v2 connection, without its socket: it runs the tasks of JOB and sends UPDATEs. The states
+ * are those of ProtocolStateMachine, which decides which side may send.
  *
- * A foreman by the text and the original one want different answers to CANCEL, and the original closes on an ERROR where the text has
- * one. So who is on the other side decides: on a raw stream the text, on a WebSocket the original.
+ * A foreman that follows the specification and the original foreman expect different replies to CANCEL, and the
+ * original closes the connection at an ERROR that the specification requires. On a raw stream the foreman is expected
+ * to follow the specification, on a WebSocket to be the original.
  *
- * The original foreman reads nothing while it waits for the OK to its STOP, and hangs for ever where an UPDATE has crossed that. It sends
- * STOP again after each UPDATE. So from the first STOP on, UPDATEs are sent one at a time, a moment after its last message; and where one
- * has crossed a STOP and gets no reply, a new connection is made.
+ * The original reads nothing while it waits for the OK to its STOP, and hangs if an UPDATE has crossed the STOP. It
+ * sends STOP again after each UPDATE. So after the first STOP, UPDATEs are sent one at a time, a moment after the
+ * foreman's last message. If an UPDATE crosses a STOP and gets no reply, the worker reconnects.
  */
+
+import { Timers } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import { Timers } from "../../../base/timers.js";
 import { decodeMessage, encodeMessage, joinCounts } from "../codec.js";
 import {
   COUNT_LIMIT,
@@ -27,31 +29,32 @@ import {
   type Update,
 } from "../messages.js";
 import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
+import type { ProtocolSession, ProtocolSessionEvents } from "./persistent-transport.js";
 import type { RunningTasks } from "./running-tasks.js";
-import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
 interface ForemanSessionOptions {
   readonly tasks: RunningTasks;
   readonly log: Log;
   readonly onPeerError: (why: string) => void;
   readonly foremanKind: "text" | "original";
-  /** Whether the original stops this worker, or is asked to: one flag for all connections of a worker, one after the other. */
+  /** Whether the original foreman stops this worker, or was asked to. Shared by successive connections. */
   readonly stopFlag?: { stopping: boolean };
   readonly maxSequence: number | undefined;
   readonly events: ProtocolSessionEvents;
 }
 
-/** How often an UPDATE that is refused is sent, and how long after. */
+/** How often a refused UPDATE is sent, and how long after the refusal. */
 const MAX_UPDATE_ATTEMPTS = 4;
 const UPDATE_RETRY_MS = 500;
 /** Longer than the original takes from an UPDATE to the STOP that follows it. */
 const UPDATE_DELAY_MS = 200;
-/** How long an UPDATE that has crossed a STOP may be without an answer. */
+/** How long to wait for the reply to an UPDATE that has crossed a STOP. */
 const CROSSED_STOP_TIMEOUT_MS = 5_000;
 
+/** What a request of the worker was about. Undefined: HELLO. */
 interface WorkerRequestTag {
   readonly update: Update | undefined;
-  attempts: number;
+  readonly attempts: number;
 }
 
 export class ForemanSession implements ProtocolSession {
@@ -118,7 +121,7 @@ export class ForemanSession implements ProtocolSession {
     if (this.#protocol.unanswered.length === 0) return;
     clearTimeout(this.#crossedStopTimer);
     this.#crossedStopTimer = setTimeout(
-      () => events.onBroken("it has not answered since it said STOP"),
+      () => events.onBroken("it has not answered an UPDATE since its STOP"),
       CROSSED_STOP_TIMEOUT_MS,
     );
   }
@@ -156,32 +159,16 @@ export class ForemanSession implements ProtocolSession {
   }
 
   #runEffect(effect: Effect<WorkerRequestTag>): void {
-    switch (effect.kind) {
-      case "send":
-        this.#options.events.send(encodeMessage(effect.message));
-        break;
-      case "begin":
-        this.#sayHello();
-        break;
-      case "request":
-        this.#onRequest(effect.request);
-        break;
-      case "reply":
-        this.#onReply(effect.tag, effect.reply);
-        break;
-      case "overflow":
-        this.#timers.after(RETRY_MS, () => this.#runEffects(this.#protocol.retry()));
-        break;
-      case "restarted":
-        this.#joined = false;
-        break;
-      case "violation":
-        this.#options.onPeerError(effect.why);
-        break;
-      case "broken":
-        this.#options.events.onBroken(effect.why);
-        break;
-    }
+    const { events, onPeerError } = this.#options;
+    const { kind } = effect;
+    if (kind === "send") events.send(encodeMessage(effect.message));
+    else if (kind === "begin") this.#sayHello();
+    else if (kind === "request") this.#onRequest(effect.request);
+    else if (kind === "reply") this.#onReply(effect.tag, effect.reply);
+    else if (kind === "overflow") this.#timers.after(RETRY_MS, () => this.#runEffects(this.#protocol.retry()));
+    else if (kind === "restarted") this.#joined = false;
+    else if (kind === "violation") onPeerError(effect.why);
+    else events.onBroken(effect.why);
   }
 
   #sayHello(): void {
@@ -192,37 +179,32 @@ export class ForemanSession implements ProtocolSession {
   // Replies of the foreman
 
   #onReply(tag: WorkerRequestTag, reply: Numbered<Reply>): void {
-    if (tag.update !== undefined) this.#onUpdateReply(tag.update, tag, reply);
-    else if (reply.type === "ERROR")
-      this.#options.events.onBroken(`HELLO was answered with ERROR(${errorName(reply.code)})`);
-    else this.#join();
-  }
-
-  #join(): void {
-    this.#joined = true;
-    this.#options.events.onJoined();
-    this.sendUpdates();
-    this.finishIfDone();
-  }
-
-  #onUpdateReply(update: Update, tag: WorkerRequestTag, reply: Numbered<Reply>): void {
-    const { tasks, log } = this.#options;
-    if (reply.type === "OK") {
-      if (reply.nproc === COUNT_LIMIT && reply.nrun === COUNT_LIMIT) {
-        // It has no HELLO of this worker. A second one on this connection would end the original.
-        this.#options.events.onBroken("the foreman asks for HELLO");
-        return;
-      }
-      tasks.acknowledged(update);
+    const { events } = this.#options;
+    if (tag.update !== undefined) this.#onUpdateReply(tag.update, tag.attempts, reply);
+    else if (reply.type === "ERROR") events.onBroken(`HELLO was answered with ERROR(${errorName(reply.code)})`);
+    else {
+      this.#joined = true;
+      events.onJoined();
       this.sendUpdates();
       this.finishIfDone();
-    } else if (tag.attempts < MAX_UPDATE_ATTEMPTS) {
-      const attempts = tag.attempts + 1;
-      this.#timers.after(UPDATE_RETRY_MS, () => this.#request({ type: "UPDATE", update }, { update, attempts }));
+    }
+  }
+
+  #onUpdateReply(update: Update, attempts: number, reply: Numbered<Reply>): void {
+    const { tasks, log, events } = this.#options;
+    if (reply.type === "ERROR" && attempts < MAX_UPDATE_ATTEMPTS) {
+      const tag = { update, attempts: attempts + 1 };
+      this.#timers.after(UPDATE_RETRY_MS, () => this.#request({ type: "UPDATE", update }, tag));
+    } else if (reply.type === "OK" && reply.nproc === COUNT_LIMIT && reply.nrun === COUNT_LIMIT) {
+      // A second HELLO on this connection would end the original.
+      events.onBroken("the foreman asks for HELLO");
     } else {
       const { jobId, task } = update;
-      log.error({ job: jobId, task }, `the foreman refuses the result with ERROR(${errorName(reply.code)}): given up`);
+      const why = reply.type === "ERROR" ? errorName(reply.code) : undefined;
+      if (why !== undefined)
+        log.error({ job: jobId, task }, `the foreman refuses the result with ERROR(${why}), the result is dropped`);
       tasks.acknowledged(update);
+      if (reply.type === "OK") this.sendUpdates();
       this.finishIfDone();
     }
   }
@@ -230,19 +212,10 @@ export class ForemanSession implements ProtocolSession {
   // Requests of the foreman
 
   #onRequest(request: Numbered<Request>): void {
-    switch (request.type) {
-      case "JOB":
-        this.#reply(request, this.#onJob(request.tasks));
-        break;
-      case "CANCEL":
-        this.#reply(request, this.#onCancel(request.pairs));
-        break;
-      case "STOP":
-        this.#onStop(request);
-        break;
-      default:
-        this.#reply(request, refusal("bad_message"));
-    }
+    if (request.type === "JOB") this.#reply(request, this.#onJob(request.tasks));
+    else if (request.type === "CANCEL") this.#reply(request, this.#onCancel(request.pairs));
+    else if (request.type === "STOP") this.#onStop(request);
+    else this.#reply(request, refusal("bad_message"));
   }
 
   #reply({ seq }: Numbered<Request>, reply: Reply): void {
@@ -251,11 +224,11 @@ export class ForemanSession implements ProtocolSession {
 
   #onJob(given: readonly Task[]): Reply {
     const { tasks } = this.#options;
-    // The text compares with >, which would leave the last slot unused for ever.
+    // The specification compares with >, which would never use the last slot.
     return tasks.start(given) ? this.#counts() : refusal("no_procs", joinCounts(tasks.nproc, tasks.nrun));
   }
 
-  /** By the text a cancelled task has no UPDATE, and the OK has the counts without it. */
+  /** By the specification a cancelled task has no UPDATE, and the OK has the counts without it. */
   #onCancel(pairs: readonly TaskPair[]): Reply {
     const { tasks, foremanKind } = this.#options;
     const original = foremanKind === "original";

@@ -1,8 +1,8 @@
-/** Requests to a foreman over HTTP: /hello, which gives a cookie, and all requests that need one. */
+/** Requests to a foreman over HTTP: /hello, which gives a cookie, and the requests that need one. */
 import { Agent as PlainAgent, request as plainRequest } from "node:http";
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
-import { certificateError } from "../../laboro/dial-tls.js";
+import { certificateError } from "../../laboro/web-socket-handshake.js";
 import { type ForemanUrl, tlsOptions } from "./foreman-url.js";
 
 export interface HttpResponse {
@@ -36,7 +36,7 @@ export class ForemanHttp {
   constructor(foreman: ForemanUrl, info: LocalNodeInfo) {
     this.#foreman = foreman;
     this.#info = info;
-    // The foreman takes a worker whose connections are gone for gone.
+    // The foreman considers a worker without connections disconnected.
     const keep = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_MS, maxFreeSockets: 2 };
     this.#agent = foreman.url.protocol === "https:" ? new SecureAgent(keep) : new PlainAgent(keep);
   }
@@ -45,10 +45,10 @@ export class ForemanHttp {
     return this.#registration;
   }
 
-  /** The name and cookie that the foreman gave; asked for once, and again when it no longer knows them. */
+  /** The name and cookie from the foreman. Requested once, and again after `forget`. */
   async hello(signal: AbortSignal): Promise<Registration> {
     if (this.#registration !== undefined) return this.#registration;
-    // Slots that ask at the same time are one worker.
+    // Slots that ask at the same time belong to one worker.
     this.#registering ??= this.#sayHello(signal).finally(() => {
       this.#registering = undefined;
     });
@@ -58,22 +58,22 @@ export class ForemanHttp {
 
   async #sayHello(signal: AbortSignal): Promise<Registration> {
     const { node, pid, tags, nproc } = this.#info;
-    const optional = tags.length === 0 ? {} : { tags };
-    const answer = await this.post(
-      "hello",
-      { auth: this.#foreman.password, node, pid, session: "", ...optional, nproc },
-      signal,
-    );
-    if (answer.status === 403) throw new LaboroError("LABORO_BAD_TOKEN", "the foreman does not know this password");
-    const { Name: name, Cookie: cookie } = answer.status === 200 ? fieldsOf(answer.text) : {};
+    const { password: auth, url } = this.#foreman;
+    const hello = { auth, node, pid, session: "", ...(tags.length === 0 ? {} : { tags }), nproc };
+    const answer = await this.post("hello", hello, signal);
+    if (answer.status === 403)
+      throw new LaboroError(
+        "LABORO_BAD_TOKEN",
+        "the foreman does not know this password: check LABORO_FUQ_TOKEN or @FILE",
+      );
+    const registration = answer.status === 200 ? parseJson(answer.text) : undefined;
+    const { Name: name, Cookie: cookie } = (registration ?? {}) as Readonly<Record<string, unknown>>;
     if (typeof name === "string" && typeof cookie === "string") return { name, cookie };
-    throw new LaboroError(
-      "LABORO_BROKER_UNREACHABLE",
-      `${this.#foreman.url.host} answered ${answer.status} to /hello: ${answer.text.slice(0, 200).trim()}`,
-    );
+    const why = `${url.host} answered ${answer.status} to /hello: ${answer.text.slice(0, 200).trim()}`;
+    throw new LaboroError("LABORO_BROKER_UNREACHABLE", why);
   }
 
-  /** The foreman does not know this cookie: its memory is gone. */
+  /** The foreman does not know the cookie any more. */
   forget(): void {
     this.#registration = undefined;
   }
@@ -82,7 +82,7 @@ export class ForemanHttp {
     return this.#registration === undefined ? "" : `${COOKIE}=${this.#registration.cookie}`;
   }
 
-  /** Asks to be stopped, as a client of the foreman may: so that it assigns nothing more, and loses nothing by it. */
+  /** Asks the foreman, as a client would, to stop this worker. */
   async requestStop(signal: AbortSignal): Promise<boolean> {
     if (this.#registration === undefined) return false;
     const msg = { uniq_names: [this.#registration.name] };
@@ -90,7 +90,7 @@ export class ForemanHttp {
     return (await this.post("client/nodes/shutdown", { auth, msg }, signal)).status === 200;
   }
 
-  /** Rejects with LABORO_BROKER_UNREACHABLE or LABORO_BAD_CERTIFICATE where no answer comes. */
+  /** Rejects with LABORO_BROKER_UNREACHABLE or LABORO_BAD_CERTIFICATE. */
   async post(path: string, body: object, signal: AbortSignal): Promise<HttpResponse> {
     const { url } = this.#foreman;
     try {
@@ -116,7 +116,7 @@ export class ForemanHttp {
     return new Promise((resolve, reject) => {
       const request = url.protocol === "https:" ? secureRequest(url, options) : plainRequest(url, options);
       request.on("error", reject);
-      // A request may wait for hours, and its connection may die meanwhile without notice.
+      // A request may wait for hours. Without keep-alive the loss of its connection would not be noticed.
       request.on("socket", (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
       request.on("response", (response) => {
         const parts: Buffer[] = [];
@@ -138,11 +138,11 @@ export class ForemanHttp {
   }
 }
 
-function fieldsOf(text: string): Readonly<Record<string, unknown>> {
+/** Undefined if the text is not JSON. */
+export function parseJson(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+    return JSON.parse(text);
   } catch {
-    return {};
+    return undefined;
   }
 }

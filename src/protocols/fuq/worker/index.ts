@@ -1,4 +1,4 @@
-/** A worker for a foreman of fuq: the original program, one by the text, or another laboro broker. */
+/** A worker for a fuq foreman: the original program, one that follows the specification, or a laboro broker. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../../../base/clock.js";
@@ -6,19 +6,16 @@ import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { PeerErrors } from "../../../base/peer-errors.js";
 import { openSlots } from "../../../worker/processes/index.js";
-import { MESSAGE_LIMIT, STREAM_LAYOUT } from "../codec.js";
-import { STREAM_LAYOUT_V1 } from "../codec-v1.js";
+import { STREAM_LAYOUT, STREAM_LAYOUT_V1 } from "../codec.js";
 import { COUNT_LIMIT } from "../messages.js";
 import { ClientV1 } from "./client-v1.js";
+import { tcpConnector, webSocketConnector } from "./connectors.js";
 import { ForemanSession } from "./foreman-session.js";
-import type { ForemanUrl } from "./foreman-url.js";
+import type { Address, ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
-import { PersistentTransport } from "./persistent-transport.js";
+import { PersistentTransport, type Transport, type TransportOptions } from "./persistent-transport.js";
 import { PollingTransport } from "./polling-transport.js";
 import { RunningTasks } from "./running-tasks.js";
-import { type Address, tcpConnector } from "./tcp.js";
-import type { Transport, TransportEvents } from "./transport.js";
-import { webSocketConnector } from "./web-socket.js";
 
 export type ForemanEndpoint =
   | { readonly by: "websocket" | "polling"; readonly foreman: ForemanUrl }
@@ -27,35 +24,31 @@ export type ForemanEndpoint =
 export interface FuqWorkerOptions {
   readonly endpoint: ForemanEndpoint;
   readonly slots: number;
-  /** What this machine is called; the foreman makes a name of it. */
+  /** The name of this machine. The foreman makes the worker's name from it. */
   readonly node: string;
   readonly tags?: readonly string[];
-  /** Where logs go of jobs that do not say where: `logs` in it. */
+  /** Logs of jobs without a LoggingDir are in its folder `logs`. */
   readonly dir: string;
-  /** Between SIGTERM and SIGKILL of a cancelled task; SIGKILL at once if absent, as the original does it. */
+  /** Between SIGTERM and SIGKILL of a cancelled task. Without it SIGKILL at once, as in the original. */
   readonly cancelGraceMs?: number;
   readonly log: Log;
   readonly onJoined?: () => void;
   readonly onRefused?: (error: LaboroError) => void;
   readonly onUnreachable?: (error: LaboroError, times: number) => void;
-  /** It has ended, and not because `stop` was called. */
+  /** Called when the worker has ended other than by `stop`. */
   readonly onStopped?: () => void;
-  /** The first pause after a try in vain; doubles with each. */
+  /** The pause after the first failed try. Doubles with each. */
   readonly firstDelayMs?: number;
   readonly maxSequence?: number;
 }
 
-export interface StopOptions {
-  /** Let running tasks end by themselves, and report them. */
-  readonly finish?: boolean;
-}
-
 export interface FuqWorker {
   readonly joined: boolean;
-  stop(options?: StopOptions): Promise<void>;
+  /** With `finish`, running tasks may finish and are reported. */
+  stop(options?: { readonly finish?: boolean }): Promise<void>;
 }
 
-/** How long to wait for an unreachable foreman to accept the results, and how often to look. */
+/** How long to wait for an unreachable foreman to accept the results, and how often to check. */
 const UNREACHABLE_TIMEOUT_MS = 60_000;
 const CHECK_MS = 100;
 /** How long a foreman may take to answer the request to stop this worker. */
@@ -68,16 +61,17 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
   const tasks = new RunningTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
-  const http =
-    "foreman" in endpoint
-      ? new ForemanHttp(endpoint.foreman, { node, pid: process.pid, tags, nproc: count })
-      : undefined;
+  const info = { node, pid: process.pid, tags, nproc: count };
+  const http = "foreman" in endpoint ? new ForemanHttp(endpoint.foreman, info) : undefined;
   let resolveEnded: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
     resolveEnded = resolve;
   });
   let joinLogged = false;
-  const events: TransportEvents = {
+  const transport = createTransport(options, http, {
+    tasks,
+    log,
+    firstDelayMs: options.firstDelayMs,
     onJoined: () => {
       if (!joinLogged) log.info({}, "joined the foreman");
       joinLogged = true;
@@ -88,16 +82,13 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
       joinLogged = false;
       options.onUnreachable?.(error, times);
     },
-    onFinished: () => resolveEnded(),
-  };
-  const transport = createTransport(options, tasks, events, http);
+    onFinished: resolveEnded,
+  });
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => {
-    closing ??= (async () => {
-      transport.close();
-      http?.close();
-      await slots.close();
-    })();
+    transport.close();
+    http?.close();
+    closing ??= slots.close();
     return closing;
   };
   let stopping = false;
@@ -120,28 +111,26 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
 }
 
 function createTransport(
-  options: FuqWorkerOptions,
-  tasks: RunningTasks,
-  events: TransportEvents,
+  { endpoint, slots, log, maxSequence }: FuqWorkerOptions,
   http: ForemanHttp | undefined,
+  common: TransportOptions,
 ): Transport {
-  const { endpoint, slots, log, firstDelayMs, maxSequence } = options;
-  const common = { tasks, log, ...events, firstDelayMs };
+  const { tasks } = common;
   const peerErrors = new PeerErrors(log);
   const onPeerError = (why: string): void => peerErrors.report("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
   const sessionOptions = { tasks, log, onPeerError, maxSequence };
   if ("address" in endpoint) {
-    const first = endpoint.by === "v1";
+    const isV1 = endpoint.by === "v1";
     return new PersistentTransport({
       ...common,
-      connect: tcpConnector(endpoint.address, first ? STREAM_LAYOUT_V1 : STREAM_LAYOUT, MESSAGE_LIMIT),
+      connect: tcpConnector(endpoint.address, isV1 ? STREAM_LAYOUT_V1 : STREAM_LAYOUT),
       createSession: (events) =>
-        first
+        isV1
           ? new ClientV1({ tasks, onPeerError, events })
           : new ForemanSession({ ...sessionOptions, foremanKind: "text", events }),
     });
   }
-  if (http === undefined) throw new Error("there is no HTTP to this foreman");
+  if (http === undefined) throw new Error("a foreman with a URL needs an HTTP client");
   if (endpoint.by === "polling") return new PollingTransport({ ...common, http, slots });
   const stopFlag = { stopping: false };
   return new PersistentTransport({
@@ -155,7 +144,10 @@ function createTransport(
   });
 }
 
-/** Resolves when all tasks have ended and the foreman has been unreachable for so long. */
+/**
+ * Resolves when the foreman is unreachable: at once if no task is left, else after a timeout from the end of the last
+ * task.
+ */
 async function unreachableFor(transport: Transport, tasks: RunningTasks, timeoutMs: number): Promise<void> {
   for (let left = timeoutMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
     await new Promise((resolve) => setTimeout(resolve, CHECK_MS).unref());
@@ -163,7 +155,7 @@ async function unreachableFor(transport: Transport, tasks: RunningTasks, timeout
   }
 }
 
-/** The worker's own, without its credentials: what a task prints of its environment ends up in its log. */
+/** Without the worker's credentials, which a task could print into its log. */
 function environmentOfTasks(): NodeJS.ProcessEnv {
   const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, ...env } = process.env;
   return env;

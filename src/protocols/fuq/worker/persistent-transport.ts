@@ -1,42 +1,83 @@
 /**
- * A persistent connection to a foreman, which is opened again when it breaks.
+ * How a worker reaches its foreman: the interface `Transport`, and its implementation with a persistent connection,
+ * which is opened again when it breaks.
  *
  *   connecting  one try
  *   open        connected; the session reports when it has joined
- *   waiting     the try has failed, or the connection ended before it joined: the next try comes after 1, 2, 4 … seconds
- *   closed      nothing is tried any more
+ *   waiting     the try failed, or the connection ended before it joined: the next try comes after 1, 2, 4 … seconds
+ *   closed      no more tries
  *
- * After a connection that had joined, the next try is made at once, as the original makes it.
+ * After a connection that had joined, the next try is made at once, as in the original.
  */
 import { asLaboroError, type LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
+import type { Connect, ForemanConnection } from "./connectors.js";
 import type { RunningTasks } from "./running-tasks.js";
-import {
-  type Connect,
-  type ForemanConnection,
-  isFinal,
-  type ProtocolSession,
-  type ProtocolSessionEvents,
-  retryDelay,
-  type Transport,
-  type TransportEvents,
-} from "./transport.js";
 
-interface PersistentTransportOptions extends TransportEvents {
-  readonly tasks: RunningTasks;
-  readonly log: Log;
-  readonly connect: Connect;
-  readonly createSession: (events: ProtocolSessionEvents) => ProtocolSession;
-  /** Asks the foreman to stop this worker; false where it cannot be asked. */
-  readonly requestStop?: () => Promise<boolean>;
-  readonly firstDelayMs: number | undefined;
+export interface Transport {
+  readonly joined: boolean;
+  /** A task has ended. */
+  sendUpdates(): void;
+  /** No new tasks: running ones end and are reported, then `onFinished` is called. */
+  leave(): Promise<void>;
+  /** Nothing is sent any more. */
+  close(): void;
 }
 
-/** A foreman that says nothing for so long after the connection has come up is not waited for. */
+export interface TransportOptions {
+  readonly tasks: RunningTasks;
+  readonly log: Log;
+  readonly firstDelayMs: number | undefined;
+  readonly onJoined: () => void;
+  /** The foreman refuses this worker. There are no more tries. */
+  readonly onRefused: (error: LaboroError) => void;
+  /** The foreman could not be reached `times` times in a row. */
+  readonly onUnreachable: (error: LaboroError, times: number) => void;
+  /** The worker must end: all tasks are reported, or STOP(at once) was received. */
+  readonly onFinished: () => void;
+}
+
+/** Between two tries to reach the foreman. Doubles with each that fails. */
+export const FIRST_DELAY_MS = 1_000;
+const MAX_DELAY_MS = 60_000;
+
+export const retryDelay = (firstMs = FIRST_DELAY_MS, failures: number): number =>
+  Math.min(MAX_DELAY_MS, firstMs * 2 ** Math.min(failures, 20));
+
+/** A bad certificate is final at the first try only. If the worker had joined before, it may be a temporary error. */
+export const isFinal = ({ code }: LaboroError, everJoined: boolean): boolean =>
+  code === "LABORO_BAD_TOKEN" || (code === "LABORO_BAD_CERTIFICATE" && !everJoined);
+
+/** One connection, with one version of the protocol. */
+export interface ProtocolSession {
+  start(): void;
+  onMessage(bytes: Buffer): void;
+  sendUpdates(): void;
+  /** Ends the worker if it has no task and will get none. */
+  finishIfDone(): void;
+  close(): void;
+}
+
+export interface ProtocolSessionEvents {
+  readonly send: (bytes: Buffer) => void;
+  readonly onJoined: () => void;
+  /** This connection cannot be used any more. */
+  readonly onBroken: (why: string) => void;
+  readonly onFinished: () => void;
+}
+
+interface PersistentTransportOptions extends TransportOptions {
+  readonly connect: Connect;
+  readonly createSession: (events: ProtocolSessionEvents) => ProtocolSession;
+  /** Asks the foreman to stop this worker. False if it did not accept. */
+  readonly requestStop?: () => Promise<boolean>;
+}
+
+/** How long the foreman may take until the session has joined. */
 const JOIN_TIMEOUT_MS = 15_000;
-/** A connection that ends sooner than this is not followed by another at once. */
+/** After a connection that ended sooner than this the next try is not made at once. */
 const SHORT_MS = 1_000;
-/** How long a foreman may take to stop this worker, once it has no task left. */
+/** How long the foreman may take to stop this worker once it has no task left. */
 const STOP_MS = 5_000;
 
 export class PersistentTransport implements Transport {
@@ -46,7 +87,7 @@ export class PersistentTransport implements Transport {
   #everJoined = false;
   #failures = 0;
   #closed = false;
-  /** Ends the try or the connection, or the wait for the next one. */
+  /** Ends the try, the connection, or the wait for the next try. */
   #cancelCurrent: () => void = () => {};
   #leaving = false;
   #stopTimer: NodeJS.Timeout | undefined;
@@ -88,7 +129,7 @@ export class PersistentTransport implements Transport {
     };
     const joinTimer = setTimeout(() => {
       hangUp();
-      end("it said nothing");
+      end(`it did not complete the greeting within ${JOIN_TIMEOUT_MS / 1_000} s`);
     }, JOIN_TIMEOUT_MS);
     this.#cancelCurrent = () => {
       finish();
@@ -121,7 +162,7 @@ export class PersistentTransport implements Transport {
         this.#armStopTimer();
       },
       onBroken: (why) => {
-        log.warn({}, `the connection to the foreman is given up: ${why}`);
+        log.warn({}, `the connection to the foreman is closed: ${why}`);
         connection.close();
       },
       onFinished,
@@ -131,7 +172,8 @@ export class PersistentTransport implements Transport {
 
   #connectAgain(failure: LaboroError | string, atOnce: boolean): void {
     const { log, onRefused, onUnreachable, firstDelayMs } = this.#options;
-    if (typeof failure === "string") log.warn({}, `the connection to the foreman ended: ${failure}`);
+    if (typeof failure === "string")
+      log.warn({}, `the connection to the foreman ended, the worker reconnects: ${failure}`);
     else if (isFinal(failure, this.#everJoined)) {
       this.close();
       onRefused(failure);
@@ -141,10 +183,7 @@ export class PersistentTransport implements Transport {
     this.#cancelCurrent = () => clearTimeout(timer);
   }
 
-  /**
-   * A foreman that stops this worker assigns nothing more to it. The original would take a refusal for the end of the connection, and
-   * never give the task to anybody again.
-   */
+  /** The foreman must stop this worker, because the original loses a task that a worker refuses. */
   async leave(): Promise<void> {
     const { requestStop } = this.#options;
     const asked = requestStop !== undefined && (await requestStop());

@@ -1,42 +1,36 @@
 /**
- * A worker that asks its foreman for tasks over HTTP, one request for each slot at a time.
+ * A worker that requests its tasks over HTTP, one request at a time for each slot.
  *
- *   polling    /job/request is on its way, or waits at the foreman for a task
- *   running    the task that came of it runs
- *   updating   /job/update is on its way, again and again until it is answered; it asks for the next task, too
+ *   polling    /job/request waits at the foreman for a task
+ *   running    the task that came runs
+ *   updating   /job/update is repeated until it is answered; it also requests the next task
  *   ended      ::stop:: came, or the worker leaves
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError } from "../../../base/errors.js";
-import type { Log } from "../../../base/log.js";
 import { pairKey, pairOf, RUNNING, type Task, type Update } from "../messages.js";
-import type { ForemanHttp, HttpResponse } from "./http-client.js";
-import type { RunningTasks } from "./running-tasks.js";
-import { FIRST_DELAY_MS, isFinal, retryDelay, type Transport, type TransportEvents } from "./transport.js";
+import { type ForemanHttp, type HttpResponse, parseJson } from "./http-client.js";
+import { FIRST_DELAY_MS, isFinal, retryDelay, type Transport, type TransportOptions } from "./persistent-transport.js";
 
-interface PollingTransportOptions extends TransportEvents {
+interface PollingTransportOptions extends TransportOptions {
   readonly http: ForemanHttp;
-  readonly tasks: RunningTasks;
   readonly slots: number;
-  readonly log: Log;
-  readonly firstDelayMs: number | undefined;
 }
 
-/** After an answer without a task, which the original gives when something went wrong. */
+/** After an answer without a task, which the original gives after an internal error. */
 const PAUSE_MS = 5_000;
-/** How often an update that the foreman answers with an error is sent. */
+/** How often an update is sent that the foreman answers with an error. */
 const MAX_UPDATE_ATTEMPTS = 4;
-/** How long pending requests may wait for ::stop::. */
+/** How long requests may wait for ::stop::. */
 const STOP_MS = 5_000;
 
 type PollResult = readonly Task[] | "stop" | undefined;
 
 export class PollingTransport implements Transport {
   readonly #options: PollingTransportOptions;
-  /** Aborted when no more requests, and when no more updates, are sent. */
   readonly #pollAbort = new AbortController();
   readonly #updateAbort = new AbortController();
-  /** By job and task: the slots that wait for its end. */
+  /** The slots that wait for the end of a task. A foreman may assign one task to two slots. */
   readonly #endWaiters = new Map<string, ((update: Update) => void)[]>();
   #failures = 0;
   #leaving = false;
@@ -84,7 +78,7 @@ export class PollingTransport implements Transport {
         continue;
       }
       if (this.#leaving) return;
-      // Undefined where a pause was made already.
+      // After a request without a reply there was already a pause.
       if (found !== undefined) await pause(PAUSE_MS, this.#pollAbort.signal);
       found = await this.#poll();
     }
@@ -99,7 +93,7 @@ export class PollingTransport implements Transport {
     return this.#readAnswer(await this.#post("job/request", () => ({ nproc: 1 }), this.#pollAbort.signal));
   }
 
-  /** Until the foreman accepts it, or clearly refuses it. */
+  /** Repeats the update until the foreman accepts or refuses it. */
   async #sendUpdate({ jobId, task, success, status }: Update): Promise<PollResult> {
     const { signal } = this.#updateAbort;
     const body = () => ({ job_id: jobId, task, success, status, ...(this.#leaving ? {} : { newjob: { nproc: 1 } }) });
@@ -108,7 +102,10 @@ export class PollingTransport implements Transport {
       if (answer?.status === 200) return this.#readAnswer(answer);
       if (answer === undefined) continue;
       if (answer.status === 400 || ++count >= MAX_UPDATE_ATTEMPTS) {
-        this.#options.log.error({ job: jobId, task }, `the foreman refuses the result with ${answer.status}: given up`);
+        this.#options.log.error(
+          { job: jobId, task },
+          `the foreman refuses the result with ${answer.status}, it is dropped`,
+        );
         return undefined;
       }
       await pause(this.#options.firstDelayMs ?? FIRST_DELAY_MS, signal);
@@ -120,13 +117,13 @@ export class PollingTransport implements Transport {
     if (answer === undefined) return undefined;
     if (answer.status !== 200) return [];
     const given = readTasks(answer.text);
-    if (given !== undefined && given.length > 1 && given !== "stop")
-      this.#options.log.warn({}, "the foreman gave more than it was asked for");
-    if (given === undefined) this.#options.log.warn({}, "the foreman's answer is no list of tasks");
+    const { log } = this.#options;
+    if (given === undefined) log.warn({}, "the foreman's answer is no list of tasks: ignored");
+    else if (given !== "stop" && given.length > 1) log.warn({}, "the foreman sent several tasks: all but one ignored");
     return given ?? [];
   }
 
-  /** Undefined where no answer came; then a pause has been made. */
+  /** Undefined after a failure and a pause. */
   async #post(path: string, body: () => object, signal: AbortSignal): Promise<HttpResponse | undefined> {
     const { http, onJoined, onRefused, onUnreachable, firstDelayMs } = this.#options;
     try {
@@ -134,7 +131,7 @@ export class PollingTransport implements Transport {
       onJoined();
       const answer = await http.post(path, body(), signal);
       this.#failures = 0;
-      // It no longer knows this worker: /hello is sent again.
+      // The foreman does not know the cookie any more: /hello is sent again.
       if (answer.status === 401 || answer.status === 403) http.forget();
       return answer;
     } catch (cause) {
@@ -152,17 +149,11 @@ export class PollingTransport implements Transport {
   }
 }
 
-/** So long, or until the signal comes. */
 const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});
 
-/** The list in an answer, or that it says stop; undefined for anything else. */
+/** Undefined for anything but a list of tasks. */
 function readTasks(text: string): readonly Task[] | "stop" | undefined {
-  let list: unknown;
-  try {
-    list = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const list = parseJson(text);
   if (list === null) return [];
   if (!Array.isArray(list)) return undefined;
   const tasks: Task[] = [];
@@ -170,10 +161,12 @@ function readTasks(text: string): readonly Task[] | "stop" | undefined {
     if (one?.name === "::stop::" && one.task === -1) return "stop";
     const { task, job_id: jobId, num_tasks: numTasks = 0 } = one ?? {};
     if (typeof task !== "number" || typeof jobId !== "number" || typeof numTasks !== "number") return undefined;
-    const [name, workingDir, loggingDir, command] = [one.name, one.working_dir, one.logging_dir, one.command].map(
-      (value) => (typeof value === "string" ? value : ""),
-    ) as [string, string, string, string];
-    tasks.push({ task, job: { jobId, name, numTasks, workingDir, loggingDir, command, status: RUNNING } });
+    const text = (key: string): string => (typeof one[key] === "string" ? one[key] : "");
+    const dirs = { workingDir: text("working_dir"), loggingDir: text("logging_dir") };
+    tasks.push({
+      task,
+      job: { jobId, name: text("name"), numTasks, ...dirs, command: text("command"), status: RUNNING },
+    });
   }
   return tasks;
 }

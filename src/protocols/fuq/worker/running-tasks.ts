@@ -1,36 +1,41 @@
 /**
- * The tasks of a fuq worker, whatever transport it has to its foreman.
+ * The tasks of a fuq worker, with any transport.
  *
- *   running   its command runs in a slot
- *   ended     its command has ended; its UPDATE is not acknowledged yet
+ *   running   its command runs in a slot, or waits for one
+ *   ended     its command has ended, and its UPDATE is not acknowledged
  *
- * Both count as running towards the foreman, because to it they do until it has the UPDATE: the original ends at an UPDATE for a task that
- * it does not count. So a slot is free again when its UPDATE is acknowledged.
- *
- * A task that is dropped counts no more, and has no UPDATE. Its command may take a moment to die: a task that comes meanwhile waits for the
- * slot.
+ * Both count as running, because the foreman counts a task until it has the UPDATE. The original exits at an UPDATE for
+ * a task that it does not count. A dropped task does not count and has no UPDATE. A new task may have to wait for a
+ * slot until the command of a dropped task has died.
  */
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { LogFile } from "../../../worker/log-file.js";
 import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../worker/processes/index.js";
-import { ALL_TASKS, pairKey, pairOf, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
-import { statusText } from "../outcome.js";
+import {
+  ALL_TASKS,
+  pairKey,
+  pairOf,
+  STOP_AT_ONCE,
+  statusText,
+  type Task,
+  type TaskPair,
+  type Update,
+} from "../messages.js";
 
 interface RunningTasksOptions {
   readonly slots: Slots;
-  /** Where logs go of jobs that do not say where. */
+  /** For logs of jobs without a LoggingDir. */
   readonly logDirectory: string;
-  /** Between SIGTERM and SIGKILL; 0 for SIGKILL at once, as the original does it. */
+  /** Between SIGTERM and SIGKILL. 0: SIGKILL at once, as in the original. */
   readonly cancelGraceMs: number;
   readonly log: Log;
-  /** A task has ended, and its UPDATE is to be sent. */
   readonly onEnded: () => void;
 }
 
 interface ForemanTask {
   readonly task: Task;
-  /** Absent while it waits for one. */
+  /** Undefined while it waits for one. */
   slot?: SlotShell;
   command?: RunningCommand;
   update?: Update;
@@ -39,9 +44,8 @@ interface ForemanTask {
 export class RunningTasks {
   readonly #options: RunningTasksOptions;
   readonly #tasks = new Map<string, ForemanTask>();
-  /** Those of commands that have not ended yet. */
   readonly #busySlots = new Set<SlotShell>();
-  /** max_nproc of the text: what STOP has left. */
+  /** max_nproc of the specification: the slots that STOP has left. */
   #maxSlots: number;
 
   constructor(options: RunningTasksOptions) {
@@ -58,7 +62,6 @@ export class RunningTasks {
     return this.#tasks.size;
   }
 
-  /** Nothing is left to do, and nothing will come. */
   get finished(): boolean {
     return this.#maxSlots === 0 && this.#tasks.size === 0;
   }
@@ -67,12 +70,12 @@ export class RunningTasks {
     return Array.from(this.#tasks.values(), ({ task }) => task);
   }
 
-  /** Not acknowledged, in the order in which they were begun. */
+  /** Unacknowledged updates, in the order in which the tasks arrived. */
   get updates(): readonly Update[] {
     return [...this.#tasks.values()].flatMap(({ update }) => update ?? []);
   }
 
-  /** All of them, or none where too few slots are free. One that is here already is not begun twice. */
+  /** Starts all, or none if too few slots are free. A task that is here already is not started again. */
   start(tasks: readonly Task[]): boolean {
     const fresh = new Map(tasks.map((task) => [pairKey(pairOf(task)), task]));
     for (const key of this.#tasks.keys()) fresh.delete(key);
@@ -82,20 +85,22 @@ export class RunningTasks {
     return true;
   }
 
-  /** How many tasks it ends. Those that have ended by themselves are not among them. With `drop` they have no UPDATE. */
+  /** Returns how many tasks it cancels, without those that have ended. With `drop` they send no UPDATE. */
   cancel({ jobId, task }: TaskPair, drop = false): number {
+    const { cancelGraceMs } = this.#options;
     let count = 0;
     for (const [key, { task: one, command, update }] of this.#tasks) {
       if (one.job.jobId !== jobId || (task !== ALL_TASKS && one.task !== task)) continue;
       if (update !== undefined) continue;
       if (drop) this.#tasks.delete(key);
-      this.#end(command);
+      if (cancelGraceMs > 0) command?.terminate(cancelGraceMs);
+      else command?.kill();
       count++;
     }
     return count;
   }
 
-  /** So many slots fewer from now on; 0 is all of them. */
+  /** Removes `count` slots; 0 means all. */
   stop(count: number): void {
     this.#maxSlots = count === 0 || count === STOP_AT_ONCE ? 0 : Math.max(0, this.#maxSlots - count);
     if (count === STOP_AT_ONCE) for (const { command } of this.#tasks.values()) command?.kill();
@@ -107,7 +112,7 @@ export class RunningTasks {
     this.#tasks.clear();
   }
 
-  /** The foreman has it, or does not want it. */
+  /** The foreman has recorded the update, or refused it permanently. */
   acknowledged(update: TaskPair): void {
     const key = pairKey(update);
     if (this.#tasks.get(key)?.update !== undefined) this.#tasks.delete(key);
@@ -126,48 +131,34 @@ export class RunningTasks {
     held.slot = slot;
     this.#busySlots.add(slot);
     try {
-      const file = this.#openLog(held.task);
-      held.command = this.#run(held.task, slot, file, (end) =>
+      held.command = this.#run(held.task, slot, (end) =>
         this.#ended(held, slot, end.code === 0 && end.error === undefined, statusText(end)),
       );
     } catch (cause) {
       const status = statusText({ error: asLaboroError(cause).message });
-      // Not before the foreman has the reply to its JOB.
+      // After the reply to the JOB.
       setImmediate(() => this.#ended(held, slot, false, status));
     }
   }
 
-  #openLog({ task, job }: Task): LogFile {
+  /** The only argument of the command is the number of its task. */
+  #run({ task, job }: Task, slot: SlotShell, ended: (end: ProcessEnd) => void): RunningCommand {
     const { log, logDirectory } = this.#options;
-    const dir = job.loggingDir.length === 0 ? logDirectory : job.loggingDir;
-    const path = Buffer.concat([dir, "/", job.name, `_${task}.log`].map((part) => Buffer.from(part)));
-    return LogFile.open(path, undefined, (why) => log.warn({ job: job.jobId, task }, why));
-  }
-
-  /** The command gets the number of its task, and nothing else. */
-  #run({ task, job }: Task, slot: SlotShell, file: LogFile, ended: (end: ProcessEnd) => void): RunningCommand {
+    const logDir = job.loggingDir.length === 0 ? logDirectory : job.loggingDir;
+    const path = Buffer.concat([logDir, "/", job.name, `_${task}.log`].map((part) => Buffer.from(part)));
+    const file = LogFile.open(path, undefined, (why) => log.warn({ job: job.jobId, task }, why));
     const dir = job.workingDir.length === 0 ? {} : { dir: job.workingDir };
+    const onEnded = (end: ProcessEnd): void => {
+      file.close();
+      ended(end);
+    };
     try {
-      return slot.run(
-        { argv: [job.command, String(task)], ...dir },
-        {
-          output: (_stream, bytes) => file.write(bytes),
-          ended: (end) => {
-            file.close();
-            ended(end);
-          },
-        },
-      );
+      const command = { argv: [job.command, String(task)], ...dir };
+      return slot.run(command, { output: (_stream, bytes) => file.write(bytes), ended: onEnded });
     } catch (cause) {
       file.close();
       throw cause;
     }
-  }
-
-  #end(command: RunningCommand | undefined): void {
-    const { cancelGraceMs } = this.#options;
-    if (cancelGraceMs > 0) command?.terminate(cancelGraceMs);
-    else command?.kill();
   }
 
   #ended(held: ForemanTask, slot: SlotShell, success: boolean, status: string): void {

@@ -27,9 +27,9 @@ export class ClientSession {
   readonly #asks: ConnectionAsks;
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
-  readonly #requests = new Map<number, { readonly number: RequestId; readonly end: () => void }>();
+  readonly #requests = new Map<number, { readonly number: RequestId; readonly bytes: number }>();
   /** Operations under way, likewise. With one signal for all, each that listens to it would search the others. */
-  readonly #operations = new Map<number, AbortController>();
+  readonly #operations = new Map<number, OperationSignal>();
   /** When HELLO was read: what deadlines are counted from. */
   readonly #openedAt = now();
   /** By the client's number for them. */
@@ -143,36 +143,37 @@ export class ClientSession {
 
   #request(message: FromClient & { type: "REQUEST" }, bytes: number): void {
     const { id, service, body, pool, retry } = message;
-    const refuse = (code: ErrorCode, why: string): void =>
-      this.#connection.send({ type: "RESPONSE", id, body: Buffer.from(why), error: code });
     if (!roleAllows(this.#role, "client")) {
-      refuse("LABORO_FORBIDDEN", `a token of role ${this.#role} may not send requests`);
+      this.#refuse(id, "LABORO_FORBIDDEN", `a token of role ${this.#role} may not send requests`);
       return;
     }
     const timeoutMs = this.#remainingMs(message.deadline);
     if (timeoutMs <= 0) {
-      refuse("LABORO_DEADLINE", readTooLate(`the request for ${service}`, timeoutMs));
+      this.#refuse(id, "LABORO_DEADLINE", readTooLate(`the request for ${service}`, timeoutMs));
       return;
     }
-    let end: () => void;
     try {
-      end = this.#asks.begin(bytes);
+      this.#asks.add(bytes);
     } catch (cause) {
       const { code, message: why } = asLaboroError(cause);
-      refuse(code, why);
+      this.#refuse(id, code, why);
       return;
     }
     let answered = false;
-    const forwarded = this.#peer ? { forwarded: true } : {};
-    const request = { service, body: ownBytes(body), pool, retry, timeoutMs, ...forwarded };
+    const request = { service, body: ownBytes(body), pool, retry, timeoutMs, forwarded: this.#peer };
     const number = this.#core.requests.add(request, (reply, error) => {
       answered = true;
-      end();
+      this.#asks.remove(bytes);
       this.#requests.delete(id);
-      this.#connection.send({ type: "RESPONSE", id, body: reply, ...(error === undefined ? {} : { error }) });
+      if (error === undefined) this.#connection.send({ type: "RESPONSE", id, body: reply });
+      else this.#connection.send({ type: "RESPONSE", id, body: reply, error });
     });
     // It may be refused before its id is known here.
-    if (!answered) this.#requests.set(id, { number, end });
+    if (!answered) this.#requests.set(id, { number, bytes });
+  }
+
+  #refuse(id: number, error: ErrorCode, why: string): void {
+    this.#connection.send({ type: "RESPONSE", id, body: Buffer.from(why), error });
   }
 
   #cancel(id: number): void {
@@ -180,15 +181,21 @@ export class ClientSession {
     if (request === undefined) return;
     this.#requests.delete(id);
     this.#core.requests.cancel(request.number);
-    request.end();
+    this.#asks.remove(request.bytes);
   }
 
   async #perform(message: FromClient & { type: "OPERATION" }, bytes: number): Promise<void> {
     const { id, operation, input, deadline } = message;
     const waits =
       operation === "wait" || (typeof input === "object" && input !== null && "waitMs" in input && input.waitMs !== 0);
-    const abort = new AbortController();
-    const context = { role: this.#role, info: this.#info, signal: abort.signal };
+    const abort = new OperationSignal();
+    const context = {
+      role: this.#role,
+      info: this.#info,
+      get signal() {
+        return abort.signal;
+      },
+    };
     const act = (): Promise<object> =>
       input instanceof LargeInput
         ? submitLarge(this.#core, { bytes: input.bytes, format: "msgpack" }, this.#role)
@@ -214,6 +221,23 @@ export class ClientSession {
 
   #remainingMs(deadline: number): number {
     return this.#openedAt + deadline - now();
+  }
+}
+
+/** Aborts an operation. Most never look at their signal, which is costly to make. */
+class OperationSignal {
+  #aborted = false;
+  #controller: AbortController | undefined;
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#aborted) this.#controller.abort();
+    return this.#controller.signal;
+  }
+
+  abort(): void {
+    this.#aborted = true;
+    this.#controller?.abort();
   }
 }
 

@@ -9,7 +9,7 @@
 import { now } from "../../../base/clock.js";
 import { asLaboroError, badMessage } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
-import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
+import type { AssignedRange, AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type JobId, RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { OutputChunk } from "../../../model/store.js";
@@ -150,6 +150,16 @@ export class WorkerSession implements WorkerPort {
         this.#core.workerRelay(id, message, (end) => this.#send({ type: "RELAYED", job, index, attempt, end }));
         return;
       }
+      case "TASK_PROGRESS":
+        this.#core.handlerMessages.progressed(id, message.tasks);
+        return;
+      case "GET_RESULTS":
+        this.#core.handlerMessages.results(id, message).then(
+          (page) => this.#send({ type: "RESULTS", id: message.id, ...page }),
+          (cause: unknown) =>
+            this.#send({ type: "RESULTS", id: message.id, tasks: [], refused: asLaboroError(cause).message }),
+        );
+        return;
       case "RETRACTED":
       case "CANCELLED":
         this.#core.workerRetracted(id, message.tasks);
@@ -175,12 +185,12 @@ export class WorkerSession implements WorkerPort {
     }
   }
 
-  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
+  assign(job: Job, tasks: AssignedRange, entries: Entries | undefined): void {
     if (!this.#recipesSent.has(job.id)) {
       this.#recipesSent.add(job.id);
       const [oldest] = this.#recipesSent;
       if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
-      const { recipe, requirement, limits, numbers, acceptedBy } = job;
+      const { recipe, requirement, limits, numbers, acceptedBy, key, after } = job;
       const { timeLimitMs, outputCap, relay } = limits;
       const taskLimits = {
         outputCap,
@@ -190,10 +200,16 @@ export class WorkerSession implements WorkerPort {
       this.#send({
         ...{ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits, acceptedBy },
         ...(numbers === undefined ? {} : { numbers }),
+        ...(recipe.kind === "call" && key !== undefined ? { key } : {}),
+        ...(recipe.kind === "call" && after.length > 0 ? { after: after.map((one) => one.job) } : {}),
       });
     }
-    const { first, last, attempt } = tasks;
-    this.#send({ type: "TASKS", job: job.id, first, last, attempt, ...(entries === undefined ? {} : { entries }) });
+    const { first, last, attempt, atOnce } = tasks;
+    this.#send({
+      ...{ type: "TASKS", job: job.id, first, last, attempt },
+      ...(entries === undefined ? {} : { entries }),
+      ...(atOnce === undefined ? {} : { atOnce }),
+    });
   }
 
   retract(tasks: readonly AttemptRange[]): void {

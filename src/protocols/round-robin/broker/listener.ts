@@ -18,7 +18,7 @@ export async function openRoundRobinListener(
   const { settings, peerErrors } = context;
   const { identities = [], curve } = settings;
   const registered = await RegisteredWorkers.load(context.core, context.log);
-  // Peers come when the router is open, and not before.
+  // Peers connect once the router is open.
   const server = new RoundRobinServer(context, () => router, registered, options);
   const router: Router = await openRouter(
     {
@@ -46,9 +46,9 @@ export async function openRoundRobinListener(
 }
 
 /**
- * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text;
- * one with an automatic identity is taken to have used the address that it reached. With names given, only those are taken; a peer
- * that fits none gets the first.
+ * The identity that a peer expects of this server: the URL that it connected to, with which its own identity begins.
+ * For a peer with an automatic identity it is the address that it reached. If the operator has set identities, a peer
+ * that matches none of them gets the first.
  */
 export function serverIdentityFor(peer: Buffer, identities: readonly string[], reached: string): string {
   const [, connected] = /^(tcp:\/\/.+:\d+):\d+$/.exec(peer.toString("latin1")) ?? [];

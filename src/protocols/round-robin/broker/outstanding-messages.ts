@@ -1,34 +1,49 @@
-/** The messages that a worker has, by the request or task that each is, and by what its RESPONSE will say. */
+/** The messages that a worker has not answered, and the attachments of requests and replies. */
 import { now } from "../../../base/clock.js";
-import type { ErrorCode } from "../../../base/errors.js";
+import type { WorkerCall } from "../../../broker/sessions/call-worker.js";
+import type { Message } from "../frames.js";
 import type { StreamReader } from "../stream.js";
 
+/** Attached to a request: what the client sent. */
+export class ClientCall {
+  constructor(
+    readonly client: Buffer,
+    readonly message: Message,
+  ) {}
+}
+
+/** Attached to an answer: the frames for the client, as the worker sent them. */
+export class ForwardedReply {
+  constructor(readonly frames: readonly Uint8Array[]) {}
+}
+
+/** Attached if there is no answer: the worker has freed the slot without one. */
+export const SLOT_FREED = Symbol("the slot is free");
+
 export interface OutstandingMessage {
-  /** Of the request or task: unique at this worker. */
-  readonly name: string;
+  readonly call: WorkerCall;
+  /** Identifies the RESPONSE. */
   readonly key: string;
-  /** Whether an INCREMENT of its own will follow. */
+  /** Whether the worker sends an INCREMENT for it. */
   readonly expectsIncrement: boolean;
   /** A RESPONSE is expected. */
   readonly tracked: boolean;
-  /** Asked by somebody of another protocol. */
-  readonly otherProtocol?: { readonly stream?: StreamReader };
-  /** The worker is done with it: this is its answer. */
-  readonly done: (body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown) => void;
+  /** How the RESPONSE is delivered: unchanged to a client of this protocol, as a body or complete stream to others. */
+  readonly reply: "forward" | "body" | StreamReader;
 }
 
-/** Separates what is one byte a character. */
-const MARK = "\u0100";
+/** Not a byte, so it can separate texts with one character per byte. */
+const SEPARATOR = "\u0100";
 
-/** The way to the asker and the id: together they are in the RESPONSE, and in no other message's at the same time. */
-export const replyKey = (returnPath: readonly Buffer[], id: Buffer): string =>
-  `${returnPath.map((address) => address.toString("latin1")).join(MARK)}${MARK}${id.toString("latin1")}`;
+/** The path to the client and the id: a RESPONSE repeats both. */
+export const replyKey = (path: readonly Buffer[], id: Buffer): string =>
+  [...path, id].map((frame) => frame.toString("latin1")).join(SEPARATOR);
 
 export class OutstandingMessages {
   readonly #byName = new Map<string, OutstandingMessage>();
-  /** More than one where an asker uses an id twice. */
-  readonly #byReply = new Map<string, OutstandingMessage[]>();
-  /** Those that were there when REGISTER came again: they take no slot of those that were registered then. */
+  /** More than one if a client uses an id twice. */
+  readonly #byKey = new Map<string, OutstandingMessage[]>();
+  /** Names of messages from before the last REGISTER. They do not use the slots that it registered. */
   #carriedOver = new Set<string>();
 
   get size(): number {
@@ -44,9 +59,9 @@ export class OutstandingMessages {
   }
 
   add(one: OutstandingMessage): void {
-    this.#byName.set(one.name, one);
-    const same = this.#byReply.get(one.key);
-    if (same === undefined) this.#byReply.set(one.key, [one]);
+    this.#byName.set(one.call.name, one);
+    const same = this.#byKey.get(one.key);
+    if (same === undefined) this.#byKey.set(one.key, [one]);
     else same.push(one);
   }
 
@@ -54,57 +69,57 @@ export class OutstandingMessages {
     return this.#byName.get(name);
   }
 
-  byReplyKey(key: string): OutstandingMessage | undefined {
-    return this.#byReply.get(key)?.[0];
+  byKey(key: string): OutstandingMessage | undefined {
+    return this.#byKey.get(key)?.[0];
   }
 
-  /** Which one ends with an INCREMENT that belongs to none: the oldest that has no other end, else the oldest. */
+  /** The message that an unexpected INCREMENT ends: the oldest without a RESPONSE, else the oldest. */
   get likelyDone(): OutstandingMessage | undefined {
     for (const one of this.#byName.values()) if (!one.tracked) return one;
-    const [first] = this.#byName.values();
-    return first;
+    const [oldest] = this.#byName.values();
+    return oldest;
   }
 
-  /** The same goes on, and is answered in another way. */
+  /** The call continues under another key. */
   replace(one: OutstandingMessage, next: OutstandingMessage): void {
-    this.#forgetKey(one);
+    this.#removeKey(one);
     this.add(next);
   }
 
-  /** True where it was a carried one. */
+  /** Returns true if it was carried over. */
   remove(one: OutstandingMessage): boolean {
-    this.#byName.delete(one.name);
-    this.#forgetKey(one);
-    return this.#carriedOver.delete(one.name);
+    this.#byName.delete(one.call.name);
+    this.#removeKey(one);
+    return this.#carriedOver.delete(one.call.name);
   }
 
   clear(): void {
     this.#byName.clear();
-    this.#byReply.clear();
+    this.#byKey.clear();
     this.#carriedOver.clear();
   }
 
-  #forgetKey(one: OutstandingMessage): void {
-    const others = this.#byReply.get(one.key) ?? [];
+  #removeKey(one: OutstandingMessage): void {
+    const others = this.#byKey.get(one.key) ?? [];
     if (others.length > 1) others.splice(others.indexOf(one), 1);
-    else this.#byReply.delete(one.key);
+    else this.#byKey.delete(one.key);
   }
 }
 
 /**
- * INCREMENTs that are still to come for messages whose slot is free already, because they were answered or given up. Each is waited for
- * only so long: not every worker sends them.
+ * INCREMENTs that are still expected for messages whose slot is already free, because they were answered or given up.
+ * Each is expected for a limited time: not every worker sends them.
  */
 export class ExpectedIncrements {
   #deadlines: number[] = [];
 
-  /** `most` is how many can still come from a worker: as many as it has slots. */
+  /** `most`: at most one for each slot of the worker is expected. */
   add(ms: number, most: number): void {
     this.#deadlines.push(now() + ms);
     if (this.#deadlines.length > Math.max(1, most)) this.#deadlines.shift();
   }
 
-  /** True where the INCREMENT that came is one of these. */
+  /** Returns true if the received INCREMENT was expected. */
   take(): boolean {
     const time = now();
     this.#deadlines = this.#deadlines.filter((until) => until > time);

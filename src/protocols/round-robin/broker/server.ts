@@ -1,9 +1,11 @@
 /**
- * The server of the round-robin queue: what becomes of each message.
+ * The server of the round-robin queue. A message that begins with an address is forwarded there, with the sender's
+ * address appended. Other messages are for the server: it answers PING; REGISTER, DEREGISTER and INCREMENT change the
+ * worker table; any other EXEC or TRACKEXEC is a request, for which the core finds a worker.
  *
- * First frame not empty: it is passed on to that address, with the sender's put behind it. Empty: PING is answered here; EXEC and TRACKEXEC
- * of REGISTER, DEREGISTER and INCREMENT are about the worker table; any other EXEC or TRACKEXEC is a request, for which the core finds a
- * worker. A peer's first message decides what it gets first: one that begins with PING must get PONG before anything else.
+ *   new        a peer has connected and sent nothing. Messages to it are queued, because a peer that begins with PING
+ *              must get PONG before anything else
+ *   greeted    its first message was received. The queue is sent after the answer
  */
 import { randomBytes } from "node:crypto";
 import { keepLatest } from "../../../base/keep-latest.js";
@@ -11,68 +13,67 @@ import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import type { Peer, Router, RouterListener } from "../../zeromq/index.js";
-import { bodyOf, ClientCall, ForwardedReply, failureReply, replyArguments, SLOT_FREED } from "../calls.js";
-import { describeMessage, messageName } from "../describe.js";
 import {
+  bodyOf,
   copyOf,
   DEREGISTER,
+  describeMessage,
   EMPTY,
   FAILURE,
+  failureReply,
   INCREMENT,
   id8,
   isArgument,
   type Message,
   makeMessage,
+  messageName,
   printable,
   REGISTER,
   readMessage,
   readNumber,
+  replyArguments,
 } from "../frames.js";
-import type { HeartbeatLimits } from "./heartbeat-monitor.js";
-import { replyKey } from "./outstanding-messages.js";
+import { ClientCall, ForwardedReply, replyKey, SLOT_FREED } from "./outstanding-messages.js";
 import { CommandServices } from "./services.js";
-import { type RegisteredWorkers, type WorkerRow, WorkerTable } from "./worker-table.js";
+import { type HeartbeatLimits, type RegisteredWorkers, type WorkerRow, WorkerTable } from "./worker-table.js";
 
 export const PROTOCOL = "round-robin";
 
 const TIMEOUT_MS = 300_000;
 const JOIN_DELAY_MS = 100;
-/** laboro's own worker greets at once when it reconnects. An original greets only on its first connection. */
+/** laboro's own worker PINGs at once when it reconnects. An original PINGs only on its first connection. */
 const SILENT_MS = 1_000;
 const MAX_SLOTS = 1_000_000;
-/** Bytes of messages that wait for a worker or an answer: of all peers, and of one. */
+/** Bytes of requests without an answer: of all peers, and of one. */
 const MAX_PENDING_BYTES = 256 * 1024 * 1024;
 const MAX_PENDING_BYTES_OF_PEER = 128 * 1024 * 1024;
-/** What a request costs besides its bytes. */
+/** Memory of a request besides its bytes. */
 const OVERHEAD_BYTES = 1_000;
-/** Messages for a peer that has said nothing yet, and their bytes; the bytes for all such peers. */
+/** Messages for a new peer, and their bytes; bytes for all new peers. */
 const MAX_QUEUED_MESSAGES = 1_000;
 const MAX_QUEUED_BYTES = 64 * 1024 * 1024;
 const MAX_QUEUED_BYTES_IN_ALL = 256 * 1024 * 1024;
-/** Peers that were here and are remembered. */
 const MAX_GREETED = 100_000;
-/** Refused requests whose worker may still answer, and the bytes of one. */
+/** Refused requests whose worker may still answer, and the bytes of one key. */
 const MAX_REFUSED = 10_000;
 const MAX_REFUSED_BYTES = 1_024;
 
 interface PeerConnection {
   readonly peer: Peer;
   readonly traced: TracedConnection;
-  /** What may leave only after its first message has come; undefined from then on. */
+  /** Undefined from its first message on. */
   queued: (readonly Uint8Array[])[] | undefined;
   queuedBytes: number;
-  /** Of its requests that have no answer. */
   pendingBytes: number;
-  /** Runs until the first message of a worker that was set aside. */
+  /** For a suspended worker, until its first message. */
   silenceTimer?: NodeJS.Timeout;
 }
 
 export interface RoundRobinServerOptions {
-  /** Called with each message, for a console; `to` is the address that it was passed on to. */
+  /** Called with each message, for a console; `to` is where it was forwarded. */
   readonly trace?: (message: Message, from: string, to?: string) => void;
-  /** Between the answer to REGISTER and the first message for that worker. */
+  /** Delay between the answer to REGISTER and the first message for that worker. */
   readonly joinDelayMs?: number;
-  /** When a worker whose heartbeats stop is given up. */
   readonly heartbeatLimits?: HeartbeatLimits;
 }
 
@@ -82,12 +83,13 @@ export class RoundRobinServer implements RouterListener {
   readonly #options: RoundRobinServerOptions;
   readonly #services: CommandServices;
   readonly #pool: string;
+  readonly #timeoutMs: number;
   readonly #table: WorkerTable;
   readonly #peers = new Map<string, PeerConnection>();
-  /** A peer that connects again by itself does no handshake again: it waits for its answers. */
+  /** Peers that have sent a message. After a reconnect they may wait for answers without sending another. */
   readonly #greeted = new Set<string>();
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
-  /** By the way to the asker and the id: a RESPONSE that comes after the refusal would be a second one. */
+  /** Keys of refused requests: a RESPONSE after the refusal would be a second one. */
   readonly #refused = new Set<string>();
   #pendingBytes = 0;
   #queuedBytes = 0;
@@ -104,16 +106,20 @@ export class RoundRobinServer implements RouterListener {
     const { core, settings } = context;
     this.#pool = settings.pool ?? DEFAULT_POOL;
     this.#services = new CommandServices(settings.services ?? {}, () => this.#table.updateProfiles());
-    const workerContext = {
-      core,
-      services: this.#services,
-      pool: this.#pool,
-      ownAddress: this.#ownAddress,
-      joinDelayMs: options.joinDelayMs ?? JOIN_DELAY_MS,
-      timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
-    };
-    const send = (key: string, frames: readonly Uint8Array[]): boolean => this.#send(key, frames);
-    this.#table = new WorkerTable(workerContext, send, registered, options.heartbeatLimits);
+    this.#timeoutMs = settings.requestTimeoutMs ?? TIMEOUT_MS;
+    this.#table = new WorkerTable(
+      {
+        core,
+        services: this.#services,
+        pool: this.#pool,
+        ownAddress: this.#ownAddress,
+        joinDelayMs: options.joinDelayMs ?? JOIN_DELAY_MS,
+        timeoutMs: this.#timeoutMs,
+      },
+      (key, frames) => this.#send(key, frames),
+      registered,
+      options.heartbeatLimits,
+    );
   }
 
   workers(): WorkerRow[] {
@@ -160,7 +166,7 @@ export class RoundRobinServer implements RouterListener {
     present.queuedBytes = 0;
   }
 
-  /** Somebody may be gone: a PONG that nobody asked for does no harm, and cannot be sent to one that is. */
+  /** Any peer may have left. An unrequested PONG is harmless, and fails if the peer has left. */
   unknownPeerLeft(): void {
     for (const key of this.#peers.keys()) this.#send(key, makeMessage({ command: "PONG", id: id8(0) }));
   }
@@ -187,19 +193,17 @@ export class RoundRobinServer implements RouterListener {
     });
   }
 
-  /** What waited for this peer's first message goes after what `act` says to it. */
+  /** The peer is greeted. Queued messages are sent after those that `act` sends. */
   #actThenFlush(present: PeerConnection, act: () => void): void {
     const { queued, peer } = present;
-    if (queued !== undefined) this.#greet(present);
+    if (queued !== undefined) {
+      present.queued = undefined;
+      this.#forget(present);
+      this.#greeted.add(peer.key);
+      keepLatest(this.#greeted, MAX_GREETED);
+    }
     act();
     for (const waiting of queued ?? []) this.#send(peer.key, waiting);
-  }
-
-  #greet(present: PeerConnection): void {
-    present.queued = undefined;
-    this.#forget(present);
-    this.#greeted.add(present.peer.key);
-    keepLatest(this.#greeted, MAX_GREETED);
   }
 
   // Messages for the server itself
@@ -210,62 +214,56 @@ export class RoundRobinServer implements RouterListener {
       this.#reply(peer, message, "PONG");
       this.#table.pinged(peer);
     } else if (command === "EXEC" || command === "TRACKEXEC") {
-      const [what] = args;
-      if (isArgument(what, REGISTER)) this.#register(peer, message);
-      else if (isArgument(what, DEREGISTER)) this.#acknowledgeThen(peer, message, () => this.#table.deregister(peer));
-      else if (isArgument(what, INCREMENT))
-        this.#acknowledgeThen(peer, message, () => this.#table.session(peer)?.increment());
+      const forTable = [REGISTER, DEREGISTER, INCREMENT].some((one) => isArgument(args[0], one));
+      if (forTable) this.#changeTable(peer, message);
       else this.#request(peer, message);
     } else if (command !== "PONG") {
-      this.#reportPeerError(peer, `${command} ${printable(id)} is for nobody`);
+      this.#reportPeerError(peer, `${command} ${printable(id)} has no address`);
     }
   }
 
-  #register(peer: Peer, message: Message): void {
-    const slots = readNumber(message.args[1], MAX_SLOTS);
-    if (slots !== undefined) {
-      this.#acknowledgeThen(peer, message, () => this.#table.register(peer, slots));
-      return;
-    }
-    this.#reportPeerError(peer, `REGISTER with ${printable(message.args[1] ?? EMPTY)} slots`);
-    if (message.command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", [FAILURE]);
-  }
-
-  /** A TRACKEXEC is answered first: a message that follows from it must not come before. */
-  #acknowledgeThen(peer: Peer, message: Message, act: () => void): void {
-    if (message.command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE");
-    act();
+  /** A TRACKEXEC is answered first, before any message that results from the change. */
+  #changeTable(peer: Peer, message: Message): void {
+    const [what, argument] = message.args;
+    const slots = isArgument(what, REGISTER) ? readNumber(argument, MAX_SLOTS) : 0;
+    if (slots === undefined)
+      this.#reportPeerError(peer, `REGISTER with ${printable(argument ?? EMPTY)} slots: expected 0 to ${MAX_SLOTS}`);
+    if (message.command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", slots === undefined ? [FAILURE] : []);
+    if (slots === undefined) return;
+    if (isArgument(what, REGISTER)) this.#table.register(peer, slots);
+    else if (isArgument(what, DEREGISTER)) this.#table.deregister(peer);
+    else this.#table.session(peer)?.increment();
   }
 
   // Requests
 
   #request(peer: Peer, given: Message): void {
     const { command, id } = given;
-    const size = OVERHEAD_BYTES + id.length + given.args.reduce((sum, { length }) => sum + length, 0);
-    // No worker has a command without a name, and an original would keep the slot.
+    const size = OVERHEAD_BYTES + id.length + sizeOf(given.args);
+    // No worker has an empty command, and an original would never free the slot.
     const empty = (given.args[0]?.length ?? 0) === 0;
     const present = this.#peers.get(peer.key);
     const full =
       this.#pendingBytes + size > MAX_PENDING_BYTES || (present?.pendingBytes ?? 0) + size > MAX_PENDING_BYTES_OF_PEER;
     if (empty || full) {
-      const why = empty ? "it asks for nothing" : "too much waits already";
+      const why = empty ? "it names no command" : "too many bytes of requests have no answer";
       this.#reportPeerError(peer, `${command} ${printable(id)} is refused: ${why}`);
       if (command === "TRACKEXEC") this.#reply(peer, given, "RESPONSE", [failureReply(given.args[0])]);
       return;
     }
     const message = copyOf(given);
     const [what = EMPTY, ...rest] = message.args;
-    const key = replyKey([peer.identity, ...[...message.returnPath].reverse()], id);
+    const key = replyKey([peer.identity, ...message.returnPath.toReversed()], id);
     this.#refused.delete(key);
     this.#pendingBytes += size;
     if (present !== undefined) present.pendingBytes += size;
-    const { core, peerErrors, settings } = this.#context;
+    const { core, peerErrors } = this.#context;
     core.requests.add(
       {
         service: this.#services.serviceOf(what),
         pool: this.#pool,
         body: bodyOf(rest),
-        timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
+        timeoutMs: this.#timeoutMs,
         retry: false,
         attachment: new ClientCall(peer.identity, message),
       },
@@ -279,12 +277,8 @@ export class RoundRobinServer implements RouterListener {
           if (error !== undefined) this.#refuse(key);
           this.#reply(peer, message, "RESPONSE", replyArguments(what, body, error !== undefined), [this.#ownAddress]);
         } else if (error !== undefined) {
-          peerErrors.report(
-            PROTOCOL,
-            peer.address,
-            error,
-            `an EXEC was lost: ${Buffer.from(body).toString() || error}`,
-          );
+          const why = Buffer.from(body).toString() || error;
+          peerErrors.report(PROTOCOL, peer.address, error, `an EXEC was lost: ${why}`);
         }
       },
     );
@@ -309,7 +303,7 @@ export class RoundRobinServer implements RouterListener {
       if (this.#refused.delete(replyKey(to, message.id))) return;
     }
     if (address.equals(this.#ownAddress)) {
-      // Workers of other protocols are all behind this address: their heartbeats are the server's.
+      // This address stands for the workers of other protocols, and the server answers their heartbeats.
       if (command === "PING") this.#reply(peer, message, "PONG", [], [address]);
       else if (command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", [failureReply(args[0])], [address]);
       return;
@@ -318,13 +312,12 @@ export class RoundRobinServer implements RouterListener {
       trace();
       return;
     }
-    const why = `${messageName(message)} for ${printable(address)}: nobody is there`;
+    const why = `${messageName(message)} for ${printable(address)}: no such peer is connected`;
     this.#context.peerErrors.report(PROTOCOL, peer.address, "LABORO_NO_SUCH_WORKER", why);
-    // A request to one that is gone is lost, and that is said; the rest was for nobody.
     if (command === "TRACKEXEC") this.#reply(peer, message, "RESPONSE", [failureReply(args[0])], to);
   }
 
-  /** In the place of the worker `from`, where one is given. */
+  /** `from`: the worker for which the server answers. */
   #reply(
     peer: Peer,
     { id, returnPath }: Message,
@@ -332,14 +325,14 @@ export class RoundRobinServer implements RouterListener {
     args: readonly Uint8Array[] = [],
     from: readonly Buffer[] = [],
   ): void {
-    this.#send(peer.key, makeMessage({ to: [...returnPath].reverse(), command, id, args, returnPath: from }));
+    this.#send(peer.key, makeMessage({ to: returnPath.toReversed(), command, id, args, returnPath: from }));
   }
 
   #send(key: string, frames: readonly Uint8Array[]): boolean {
     const present = this.#peers.get(key);
     if (present === undefined) return false;
     if (present.queued !== undefined) {
-      const bytes = frames.reduce((sum, { length }) => sum + length, 0);
+      const bytes = sizeOf(frames);
       const full =
         present.queuedBytes + bytes > MAX_QUEUED_BYTES || this.#queuedBytes + bytes > MAX_QUEUED_BYTES_IN_ALL;
       if (full || present.queued.length >= MAX_QUEUED_MESSAGES) return false;
@@ -357,3 +350,5 @@ export class RoundRobinServer implements RouterListener {
     this.#context.peerErrors.report(PROTOCOL, address, "LABORO_BAD_MESSAGE", why);
   }
 }
+
+const sizeOf = (frames: readonly Uint8Array[]): number => frames.reduce((sum, { length }) => sum + length, 0);

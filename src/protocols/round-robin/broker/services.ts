@@ -1,15 +1,15 @@
 /**
- * Commands as services. `rr.ping` is the byte 01, `rr.stream` 0a; another command is `rr.` and its name, or `rr.0x` and its bytes where
- * they make no name. An operator may map a command to any service. Workers of this protocol offer what begins with `rr.`, since
- * any of them may be given any command. A command that is mapped to another name goes to the workers that offer that service.
+ * Commands as services. `rr.ping` is the byte 01, `rr.stream` 0a. Other commands are `rr.` and the name, or `rr.0x` and
+ * the bytes where they are not a name. Workers of this protocol offer all services that begin with `rr.`, because any
+ * of them may get any command. An operator may map a command to another service, which other workers offer.
  */
 import { PING_ARGUMENT, STREAM } from "../frames.js";
 
 const PREFIX = "rr.";
 const WORDS: Readonly<Record<string, Buffer>> = { ping: PING_ARGUMENT, stream: STREAM };
-/** What has too long a name, or came when as many commands were known as are kept. */
+/** Commands with a too long name, or beyond MAX_COMMANDS. */
 export const OTHER_SERVICE = `${PREFIX}other`;
-/** What no message can bring in, so that OTHER is nothing else. */
+/** Names that are never derived from a command. */
 const RESERVED = new Set(["other", ...Object.keys(WORDS)]);
 
 const MAX_COMMANDS = 256;
@@ -21,17 +21,13 @@ export class CommandServices {
   readonly #commands = new Map<string, Buffer>();
   readonly #onNewCommand: () => void;
 
-  /**
-   * `mapping` has commands as they are written, `0x0b` or `resize`, and the services for them. `onNewCommand` is called for each new
-   * command.
-   */
+  /** `mapping`: services by command, written as `0x0b` or `resize`. */
   constructor(mapping: Readonly<Record<string, string>>, onNewCommand: () => void) {
     this.#onNewCommand = onNewCommand;
     for (const word of Object.keys(WORDS)) this.#enter(bytesOf(word), PREFIX + word);
     for (const [command, service] of Object.entries(mapping)) this.#enter(bytesOf(command), service);
   }
 
-  /** What workers of this protocol offer. */
   get offered(): readonly string[] {
     return [...new Set(this.#services.values()), OTHER_SERVICE].filter((service) => service.startsWith(PREFIX));
   }
@@ -42,7 +38,7 @@ export class CommandServices {
     if (known !== undefined) return known;
     if (command.length > MAX_NAME || this.#services.size >= MAX_COMMANDS) return OTHER_SERVICE;
     const service = PREFIX + nameOf(command);
-    // A copy: the frame is a part of all that was received with it.
+    // A copy, because the frame is a view into a larger chunk.
     this.#enter(Buffer.from(command), service);
     this.#onNewCommand();
     return service;
@@ -58,7 +54,7 @@ export class CommandServices {
   }
 }
 
-/** The same name never means two commands. */
+/** One name never means two commands. */
 function nameOf(command: Buffer): string {
   const text = command.toString("latin1");
   const plain = NAME.test(text) && !RESERVED.has(text);

@@ -1,22 +1,18 @@
 /**
- * A worker of the round-robin queue, at the server.
+ * The server's session of a round-robin worker.
  *
- *   joining    REGISTER was answered; the worker installs its commands only then, so it gets its first message a moment later
- *   working    it is in the worker table: it gets messages while it has slots
- *   leaving    DEREGISTER has come: nothing new; it goes when what it has is answered
- *   closed     deregistered, set aside, or its connection is gone
+ *   joining    REGISTER was answered. The worker installs its commands only then, so its first message is delayed
+ *   working    it is in the worker table and gets messages while it has free slots
+ *   leaving    DEREGISTER was received: it gets no new messages, and is closed when all of its messages are answered
+ *   closed     deregistered, suspended, or disconnected
  *
- * A slot is taken by each message that goes to the worker, and freed by the RESPONSE, by a timeout, or by INCREMENT. The original sends
- * INCREMENT after the RESPONSE too: that one is expected, and ignored when it comes.
+ * Each message takes a slot. A RESPONSE, a timeout or an INCREMENT frees it. The original also sends INCREMENT after
+ * the RESPONSE: that one is expected and ignored.
  */
-import { asLaboroError, LaboroError } from "../../../base/errors.js";
-import type { Core, WorkerPort } from "../../../broker/core.js";
-import { CallTasks, callWorkerProfile } from "../../../broker/sessions/call-tasks.js";
-import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import type { RequestId } from "../../../model/ids.js";
-import type { Entries, Job } from "../../../model/job.js";
+import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
+import type { Core } from "../../../broker/core.js";
+import { CallWorker, callWorkerProfile, type WorkerCall } from "../../../broker/sessions/call-worker.js";
 import type { Peer } from "../../zeromq/index.js";
-import { ClientCall, ForwardedReply, readReply, SLOT_FREED } from "../calls.js";
 import {
   EMPTY,
   id8,
@@ -29,44 +25,49 @@ import {
   printable,
   STREAM,
 } from "../frames.js";
-import { StreamReader } from "../stream.js";
-import { ExpectedIncrements, type OutstandingMessage, OutstandingMessages, replyKey } from "./outstanding-messages.js";
+import { readReply, StreamReader } from "../stream.js";
+import {
+  ClientCall,
+  ExpectedIncrements,
+  ForwardedReply,
+  type OutstandingMessage,
+  OutstandingMessages,
+  replyKey,
+  SLOT_FREED,
+} from "./outstanding-messages.js";
 import type { CommandServices } from "./services.js";
 
 export interface WorkerSessionContext {
   readonly core: Core;
   readonly services: CommandServices;
   readonly pool: string;
-  /** The address from which messages of others than round-robin clients come. */
+  /** The address that stands for clients of other protocols. */
   readonly ownAddress: Buffer;
   readonly joinDelayMs: number;
-  /** For tasks without a time limit of their own. */
+  /** For tasks without a time limit. */
   readonly timeoutMs: number;
 }
 
-/** Bytes of a stream that is put together here. */
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
-/** How long after a RESPONSE its INCREMENT is waited for… */
+/** How long after a RESPONSE its INCREMENT is expected… */
 const INCREMENT_TIMEOUT_MS = 10_000;
-/** …and how long after a timeout, when the worker may still work on it. */
+/** …and how long after a timeout, when the worker may still work on the message. */
 const LATE_INCREMENT_TIMEOUT_MS = 3_600_000;
 const HOST_ID = Buffer.from("laboro");
 
-export class RoundRobinWorkerSession implements WorkerPort {
+export class RoundRobinWorkerSession extends CallWorker {
   readonly #context: WorkerSessionContext;
   readonly #send: (frames: readonly Uint8Array[]) => boolean;
   readonly #onLeft: () => void;
   readonly #outstanding = new OutstandingMessages();
-  readonly #tasks: CallTasks;
   readonly #expectedIncrements = new ExpectedIncrements();
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
   #slots: number;
-  #profile: WorkerProfile;
   #joinTimer: NodeJS.Timeout | undefined;
   #ids = 0;
   #messages = 0;
 
-  /** `onLeft` is called when a worker that was leaving has gone. */
+  /** `onLeft` is called when a deregistered worker has left. */
   constructor(
     context: WorkerSessionContext,
     peer: Peer,
@@ -74,15 +75,14 @@ export class RoundRobinWorkerSession implements WorkerPort {
     slots: number,
     onLeft: () => void,
   ) {
+    const { core, services, pool, joinDelayMs, timeoutMs } = context;
+    const who = { name: printable(peer.identity, 255), address: peer.address, pool };
+    super(core, callWorkerProfile("round-robin", who, services.offered, slots), timeoutMs);
     this.#context = context;
     this.#send = send;
     this.#slots = slots;
     this.#onLeft = onLeft;
-    const { services, pool } = context;
-    const who = { name: printable(peer.identity, 255), address: peer.address, pool };
-    this.#profile = callWorkerProfile("round-robin", who, services.offered, slots);
-    this.#tasks = new CallTasks(context.core, this.#profile.id, context.timeoutMs);
-    if (context.joinDelayMs > 0) this.#joinTimer = setTimeout(() => this.#join(), context.joinDelayMs);
+    if (joinDelayMs > 0) this.#joinTimer = setTimeout(() => this.#join(), joinDelayMs);
     else this.#join();
   }
 
@@ -95,7 +95,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
     return Math.max(0, this.#slots - (size - carriedOver));
   }
 
-  /** Messages that it has been given so far. */
+  /** Messages that were sent to it. */
   get messages(): number {
     return this.#messages;
   }
@@ -104,7 +104,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
     return this.#state === "joining" || this.#state === "working";
   }
 
-  /** REGISTER from an address that is known: its slots are overwritten, whatever it still has. */
+  /** REGISTER from a known address: its slots are overwritten, even if it still has messages. */
   register(slots: number): void {
     this.#slots = slots;
     this.#outstanding.carryOverAll();
@@ -112,12 +112,12 @@ export class RoundRobinWorkerSession implements WorkerPort {
     this.updateProfile();
   }
 
-  /** What it offers, or how much of it, has changed. */
+  /** Its services or its slots have changed. */
   updateProfile(): void {
     if (this.#state === "closed") return;
     const services = this.#state === "leaving" ? [] : this.#context.services.offered;
-    this.#profile = { ...this.#profile, services, total: { slots: this.#totalSlots } };
-    if (this.#state !== "joining") this.#context.core.workerChanged(this.#profile);
+    this.profile = { ...this.profile, services, total: { slots: this.#totalSlots } };
+    if (this.#state !== "joining") this.core.workerChanged(this.profile);
   }
 
   get #totalSlots(): number {
@@ -134,7 +134,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
     }
   }
 
-  /** Its connection or its heartbeats are gone: what it has is lost. */
+  /** The connection was closed or heartbeats are missing: its messages are lost. */
   lost(): void {
     this.#end(false);
   }
@@ -143,60 +143,50 @@ export class RoundRobinWorkerSession implements WorkerPort {
     if (this.#expectedIncrements.take()) return;
     const one = this.#outstanding.likelyDone;
     if (one === undefined) return;
-    const why = Buffer.from("the worker was done with it and gave no answer");
-    // A client of this protocol may still get its RESPONSE, which is passed on then; for anyone else it would come too late.
-    if (one.otherProtocol === undefined) this.#finish(one, () => one.done(EMPTY, undefined, SLOT_FREED));
-    else this.#finish(one, () => one.done(why, "LABORO_SERVICE_FAILED"));
+    const { done } = one.call;
+    // A client of this protocol still gets a late RESPONSE. Other clients do not.
+    if (one.reply === "forward") this.#finish(one, () => done(EMPTY, undefined, SLOT_FREED));
+    else
+      this.#finish(one, () =>
+        done(Buffer.from("the worker freed its slot and gave no answer"), "LABORO_SERVICE_FAILED"),
+      );
   }
 
-  /** False where it answers none of the messages that the worker has: then it is only passed on. `frames` are what the asker would get. */
+  /** Returns false if it answers no message of this worker. `frames`: the frames for the client. */
   responded({ to, id, args }: Message, frames: () => readonly Uint8Array[]): boolean {
-    const one = this.#outstanding.byReplyKey(replyKey(to, id));
+    const one = this.#outstanding.byKey(replyKey(to, id));
     if (one === undefined) return false;
-    if (one.otherProtocol === undefined)
-      this.#answered(one, () => one.done(EMPTY, undefined, new ForwardedReply(frames())));
-    else if (one.otherProtocol.stream === undefined) this.#read(one, () => readReply(args));
-    else this.#streamed(one, one.otherProtocol.stream, args);
+    const answer = (body: Uint8Array, error?: ErrorCode, attachment?: unknown): void =>
+      this.#finish(one, () => one.call.done(body, error, attachment), INCREMENT_TIMEOUT_MS);
+    if (one.reply === "forward") {
+      answer(EMPTY, undefined, new ForwardedReply(frames()));
+      return true;
+    }
+    let taken: Buffer | { readonly next: Buffer };
+    try {
+      taken = readReply(args);
+      if (one.reply !== "body") taken = one.reply.take(taken);
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      answer(Buffer.from(message), code);
+      return true;
+    }
+    if (taken instanceof Uint8Array) answer(taken);
+    else this.#requestNextPacket(one, taken.next);
     return true;
   }
 
-  // Calls of the core
-
-  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
-    this.#tasks.begin(
-      job,
-      tasks,
-      entries,
-      ({ name, service, body, done }) => this.#sendRequest(name, service, body, done),
-      (name) => this.#expire(name, "no answer came before the time limit"),
+  /** The next packet has its own id. The INCREMENT of the stream may come now or at the end. */
+  #requestNextPacket(one: OutstandingMessage, handle: Buffer): void {
+    if (one.expectsIncrement) this.#expectedIncrements.add(LATE_INCREMENT_TIMEOUT_MS, this.#slots);
+    const { id, key, returnPath } = this.#nextId();
+    this.#outstanding.replace(one, { ...one, key, expectsIncrement: false });
+    this.#send(
+      makeMessage({ command: "TRACKEXEC", id, args: [MQS_MORE, HOST_ID, handle, Buffer.from("0")], returnPath }),
     );
   }
 
-  /** Assigned tasks are sent at once: there are no prefetched tasks to take back. */
-  retract(): void {}
-
-  cancel(tasks: readonly AttemptRange[]): void {
-    for (const name of this.#tasks.runningIn(tasks)) {
-      const one = this.#outstanding.byName(name);
-      if (one !== undefined) this.#abandon(one, () => this.#tasks.returnTask(name));
-    }
-  }
-
-  call(request: RequestId, service: string, body: Uint8Array, _timeoutMs: number, attachment?: unknown): void {
-    const name = `request ${request}`;
-    const done: OutstandingMessage["done"] = (answer, error, attached) =>
-      this.#context.core.requests.replied(this.#profile.id, request, answer, error, attached);
-    if (attachment instanceof ClientCall) this.#forward(name, attachment, done);
-    else this.#sendRequest(name, service, body, done);
-  }
-
-  cancelCall(request: RequestId): void {
-    this.#expire(`request ${request}`, "nobody waits for it any more");
-  }
-
-  drain(): void {}
-
-  /** The protocol has no word for it; it is no longer given anything. */
+  /** The protocol has no message for it, so the worker just gets no more messages. */
   stop(): void {
     this.deregister();
   }
@@ -206,107 +196,66 @@ export class RoundRobinWorkerSession implements WorkerPort {
   #join(): void {
     if (this.#state !== "joining") return;
     this.#state = "working";
-    const { core } = this.#context;
-    core.workerJoins(this.#profile, [], this).then(
+    this.core.workerJoins(this.profile, [], this).then(
       () => {
-        // Where the store had to be asked first, it may have gone meanwhile.
-        if (this.#state === "closed") core.workerDisconnected(this.#profile.id, this, true);
+        // It may have disconnected while the store was read.
+        if (this.#state === "closed") this.core.workerDisconnected(this.profile.id, this, true);
       },
       () => this.#end(true),
     );
   }
 
-  /** As the client sent it, with the client's address behind it. */
-  #forward(name: string, { client, message }: ClientCall, done: OutstandingMessage["done"]): void {
-    const { command, id, args, returnPath } = message;
-    const path = [...returnPath, client];
-    const key = replyKey([...path].reverse(), id);
-    const one = { name, key, expectsIncrement: sendsIncrement(args[0]), tracked: command === "TRACKEXEC", done };
-    this.#sendMessage(one, makeMessage({ command, id, args, returnPath: path }));
-  }
-
-  /** For somebody who knows nothing of frames. */
-  #sendRequest(name: string, service: string, body: Uint8Array, done: OutstandingMessage["done"]): void {
-    const { services, ownAddress } = this.#context;
-    const command = services.commandOf(service);
-    if (command === undefined) {
-      done(Buffer.from(`no command for ${service}`), "LABORO_SERVICE_FAILED");
+  protected sendCall(call: WorkerCall): void {
+    if (call.attachment instanceof ClientCall) {
+      // Unchanged, with the address of the client appended.
+      const { client, message } = call.attachment;
+      const { command, id, args } = message;
+      const returnPath = [...message.returnPath, client];
+      const key = replyKey(returnPath.toReversed(), id);
+      const tracked = command === "TRACKEXEC";
+      this.#sendMessage(
+        { call, key, expectsIncrement: sendsIncrement(args[0]), tracked, reply: "forward" },
+        makeMessage({ command, id, args, returnPath }),
+      );
       return;
     }
-    const streamed = isArgument(command, STREAM);
-    const id = id8(++this.#ids);
-    const otherProtocol = streamed ? { stream: new StreamReader(MAX_STREAM_BYTES) } : {};
-    const key = replyKey([ownAddress], id);
-    const one = { name, key, expectsIncrement: sendsIncrement(command), tracked: true, otherProtocol, done };
+    const command = this.#context.services.commandOf(call.service);
+    if (command === undefined) {
+      call.done(Buffer.from(`no command for ${call.service}`), "LABORO_SERVICE_FAILED");
+      return;
+    }
+    const { id, key, returnPath } = this.#nextId();
+    const reply = isArgument(command, STREAM) ? new StreamReader(MAX_STREAM_BYTES) : "body";
     this.#sendMessage(
-      one,
-      makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), returnPath: [ownAddress] }),
+      { call, key, expectsIncrement: sendsIncrement(command), tracked: true, reply },
+      makeMessage({ command: "TRACKEXEC", id, args: argumentsOf(command, call.body), returnPath }),
     );
+  }
+
+  /** For a message that does not come from a client of this protocol. */
+  #nextId(): { readonly id: Buffer; readonly key: string; readonly returnPath: readonly Buffer[] } {
+    const id = id8(++this.#ids);
+    const returnPath = [this.#context.ownAddress];
+    return { id, key: replyKey(returnPath, id), returnPath };
   }
 
   #sendMessage(one: OutstandingMessage, frames: readonly Uint8Array[]): void {
     this.#messages++;
     this.#outstanding.add(one);
     if (this.#send(frames)) return;
-    const why = Buffer.from(`too much is on its way to ${this.#profile.name} already`);
-    this.#finish(one, () => one.done(why, "LABORO_WORKER_LOST"));
+    const why = Buffer.from(`too many bytes are on their way to ${this.profile.name} already`);
+    this.#finish(one, () => one.call.done(why, "LABORO_WORKER_LOST"));
   }
 
-  #streamed(one: OutstandingMessage, stream: StreamReader, args: readonly Buffer[]): void {
-    let taken: Buffer | { readonly next: Buffer };
-    try {
-      taken = stream.take(readReply(args));
-    } catch (cause) {
-      this.#read(one, () => {
-        throw cause;
-      });
-      return;
-    }
-    if (taken instanceof Uint8Array) {
-      const data = taken;
-      this.#read(one, () => data);
-      return;
-    }
-    // The next packet is asked for under an id of its own, of this worker, whose INCREMENT may come now or at the end.
-    const { ownAddress } = this.#context;
-    const id = id8(++this.#ids);
-    if (one.expectsIncrement) this.#expectedIncrements.add(LATE_INCREMENT_TIMEOUT_MS, this.#slots);
-    this.#outstanding.replace(one, { ...one, key: replyKey([ownAddress], id), expectsIncrement: false });
-    const more = [MQS_MORE, HOST_ID, taken.next, Buffer.from("0")];
-    this.#send(makeMessage({ command: "TRACKEXEC", id, args: more, returnPath: [ownAddress] }));
-  }
-
-  #read(one: OutstandingMessage, read: () => Buffer): void {
-    this.#answered(one, () => {
-      try {
-        one.done(read(), undefined);
-      } catch (cause) {
-        if (!(cause instanceof LaboroError)) throw cause;
-        const { code, message } = asLaboroError(cause);
-        one.done(Buffer.from(message), code);
-      }
-    });
-  }
-
-  #answered(one: OutstandingMessage, notify: () => void): void {
-    if (one.expectsIncrement) this.#expectedIncrements.add(INCREMENT_TIMEOUT_MS, this.#slots);
-    this.#finish(one, notify);
-  }
-
-  /** Its time is over; the worker may still work on it. */
-  #expire(name: string, why: string): void {
+  protected abandonCall(name: string, then: (call: WorkerCall) => void): void {
     const one = this.#outstanding.byName(name);
-    if (one !== undefined) this.#abandon(one, () => one.done(Buffer.from(why), "LABORO_DEADLINE"));
+    if (one !== undefined) this.#finish(one, () => then(one.call), LATE_INCREMENT_TIMEOUT_MS);
   }
 
-  #abandon(one: OutstandingMessage, notify: () => void): void {
-    if (one.expectsIncrement) this.#expectedIncrements.add(LATE_INCREMENT_TIMEOUT_MS, this.#slots);
-    this.#finish(one, notify);
-  }
-
-  /** The worker is done with it, as far as the broker is concerned. */
-  #finish(one: OutstandingMessage, notify: () => void): void {
-    if (this.#outstanding.remove(one)) this.#context.core.workerSlots(this.#profile.id, this.#totalSlots);
+  /** The slot is free. `incrementMs`: how long the INCREMENT of this message may still come. */
+  #finish(one: OutstandingMessage, notify: () => void, incrementMs?: number): void {
+    if (one.expectsIncrement && incrementMs !== undefined) this.#expectedIncrements.add(incrementMs, this.#slots);
+    if (this.#outstanding.remove(one)) this.core.workerSlots(this.profile.id, this.#totalSlots);
     notify();
     this.#leaveWhenDone();
   }
@@ -317,22 +266,22 @@ export class RoundRobinWorkerSession implements WorkerPort {
 
   #end(orderly: boolean): void {
     if (this.#state === "closed") return;
-    const leaving = this.#state === "leaving" || this.#state === "joining";
+    const left = this.#state === "leaving" || this.#state === "joining";
     this.#state = "closed";
     clearTimeout(this.#joinTimer);
-    this.#tasks.clear();
+    this.clearTasks();
     this.#outstanding.clear();
-    this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
-    if (leaving) this.#onLeft();
+    this.core.workerDisconnected(this.profile.id, this, orderly);
+    if (left) this.#onLeft();
   }
 }
 
-/** PING has no arguments: an original that gets one puts it into the head of its answer, and closes its socket over that. */
-function argsOf(command: Buffer, body: Uint8Array): readonly Uint8Array[] {
+/** PING has no arguments. An original copies an argument into its answer and then closes its socket. */
+function argumentsOf(command: Buffer, body: Uint8Array): readonly Uint8Array[] {
   if (isArgument(command, STREAM)) return [command, HOST_ID, body];
   return body.length === 0 || isArgument(command, PING_ARGUMENT) ? [command] : [command, body];
 }
 
-/** Handlers of the library itself send none. */
+/** The built-in handlers of the library send none. */
 const sendsIncrement = (command: Buffer | undefined): boolean =>
   !isArgument(command, MQS_MORE) && !isArgument(command, ONGOING);

@@ -1,8 +1,8 @@
 /**
- * The worker table of the server: the registered workers, their slots, and which of them are set aside. A worker whose connection or heartbeats are
- * gone is out of the table at once, but its slots are remembered: an original never registers twice by itself, so it comes back with its
- * next message. They are kept with the jobs, too: a broker that was started again must know its workers. A worker that went without
- * DEREGISTER has a new identity when it is back, and is forgotten after a while.
+ * The worker table: the registered workers, their slots, and which of them are suspended. A worker that disconnects or
+ * misses heartbeats leaves the table at once. Its slots are remembered, because an original never registers twice: its
+ * next message restores it. The slots are also stored, for a restart of the broker. A worker that left without
+ * DEREGISTER comes back with a new identity, so old entries expire.
  */
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
@@ -11,47 +11,89 @@ import type { Log } from "../../../base/log.js";
 import type { Core } from "../../../broker/core.js";
 import type { Peer } from "../../zeromq/index.js";
 import { printable } from "../frames.js";
-import { HEARTBEAT_LIMITS, type HeartbeatLimits, HeartbeatMonitor } from "./heartbeat-monitor.js";
 import { RoundRobinWorkerSession, type WorkerSessionContext } from "./worker-session.js";
 
 /** How often heartbeats are checked within the shortest timeout. */
 const CHECKS_PER_TIMEOUT = 10;
 
 const AREA = "round-robin workers";
-/** Workers that are remembered. */
 const MAX_REGISTERED = 10_000;
 const RETENTION_MS = 30 * 24 * 3_600_000;
 
-/** The registered workers in the store, by the key of their peers, with their slots. */
+export interface HeartbeatLimits {
+  /** Assumed until the interval of a worker is known. The original programs use 120 s. */
+  readonly defaultIntervalMs: number;
+  /** No worker is given up sooner than this. */
+  readonly minTimeoutMs: number;
+}
+
+const HEARTBEAT_LIMITS: HeartbeatLimits = { defaultIntervalMs: 120_000, minTimeoutMs: 10_000 };
+/** How many measured intervals are needed, and how many are kept. */
+const MIN_INTERVALS = 4;
+const MAX_INTERVALS = 8;
+const MISSED_HEARTBEATS = 3;
+
+/** The protocol does not say how often a worker PINGs. So its interval is measured; without one it cannot expire. */
+export class HeartbeatMonitor {
+  readonly #limits: HeartbeatLimits;
+  #lastReceived: number;
+  #lastPing: number | undefined;
+  readonly #intervals: number[] = [];
+
+  constructor(now: number, limits: HeartbeatLimits = HEARTBEAT_LIMITS) {
+    this.#limits = limits;
+    this.#lastReceived = now;
+  }
+
+  /** Any message. */
+  received(now: number): void {
+    this.#lastReceived = now;
+  }
+
+  pinged(now: number): void {
+    if (this.#lastPing !== undefined) this.#intervals.push(now - this.#lastPing);
+    if (this.#intervals.length > MAX_INTERVALS) this.#intervals.shift();
+    this.#lastPing = now;
+    this.#lastReceived = now;
+  }
+
+  expired(now: number): boolean {
+    if (this.#intervals.length === 0) return false;
+    const { defaultIntervalMs, minTimeoutMs } = this.#limits;
+    const intervalMs = this.#intervals.length < MIN_INTERVALS ? defaultIntervalMs : Math.max(...this.#intervals);
+    return now - this.#lastReceived > Math.max(minTimeoutMs, MISSED_HEARTBEATS * intervalMs);
+  }
+}
+
+/** The slots of registered workers in the store, by the key of their peers. */
 export class RegisteredWorkers {
   readonly #core: Core;
   readonly #log: Log;
-  /** As they are kept; the oldest first. */
+  /** The oldest first. */
   readonly #slotsByKey = new Map<string, number>();
-  /** Those from before this start. */
+  /** From before this start. */
   readonly loaded: ReadonlyMap<string, number>;
 
-  private constructor(core: Core, log: Log, before: ReadonlyMap<string, number>) {
+  private constructor(core: Core, log: Log, loaded: ReadonlyMap<string, number>) {
     this.#core = core;
     this.#log = log;
-    this.loaded = before;
+    this.loaded = loaded;
   }
 
   static async load(core: Core, log: Log): Promise<RegisteredWorkers> {
     const old = now() - RETENTION_MS;
     const all = [...(await core.keptTexts(AREA))].sort((a, b) => a.updatedAt - b.updatedAt);
-    const before = new Map(all.map(({ key, value }) => [keyOf(key), Number(value)]));
-    const workers = new RegisteredWorkers(core, log, before);
+    const workers = new RegisteredWorkers(core, log, new Map(all.map(({ key, value }) => [keyOf(key), Number(value)])));
     for (const { key, value, updatedAt } of all) {
       if (updatedAt > old) workers.#slotsByKey.set(keyOf(key), Number(value));
-      // If it comes back, it is stored again.
+      // Stored again if the worker comes back.
       else workers.#save(key, null);
     }
     return workers;
   }
 
   set(key: string, slots: number): void {
-    // An automatic identity is another peer's the next time.
+    // The next peer with the same automatic identity is another one.
     if (key.startsWith("\0") || this.#slotsByKey.get(key) === slots) return;
     this.#slotsByKey.delete(key);
     this.#slotsByKey.set(key, slots);
@@ -66,13 +108,14 @@ export class RegisteredWorkers {
 
   #save(name: string, value: string | null): void {
     this.#core.put(AREA, name, value).catch((cause: unknown) => {
-      // Work comes before memory: such a worker is registered by hand after the next start.
-      this.#log.info({ code: asLaboroError(cause).code }, "a round-robin worker will not be remembered");
+      const { code, message } = asLaboroError(cause);
+      const worker = printable(Buffer.from(name, "hex"));
+      this.#log.info({ code, worker }, `${worker} is not stored, register it again after a restart: ${message}`);
     });
   }
 }
 
-/** Identities are any bytes. */
+/** Identities are any bytes; the store keeps text. */
 const keyOf = (name: string): string => Buffer.from(name, "hex").toString("latin1");
 const nameOf = (key: string): string => Buffer.from(key, "latin1").toString("hex");
 
@@ -82,25 +125,24 @@ interface TableEntry {
   readonly heartbeats: HeartbeatMonitor;
 }
 
-/** A row as a person sees it. */
+/** For the console. */
 export interface WorkerRow {
   readonly address: string;
   readonly freeSlots: number;
   readonly slots: number;
-  /** Messages that it was given. */
   readonly messages: number;
 }
 
 export class WorkerTable {
   readonly #context: WorkerSessionContext;
   readonly #send: (key: string, frames: readonly Uint8Array[]) => boolean;
-  readonly #sweepMs: number;
   readonly #workers = new Map<string, TableEntry>();
   readonly #registered: RegisteredWorkers;
-  readonly #lostWorkers: Map<string, number>;
+  /** Slots of the suspended workers. */
+  readonly #lost: Map<string, number>;
   readonly #heartbeatLimits: HeartbeatLimits;
   readonly #sweepTimer: NodeJS.Timeout;
-  /** Milliseconds, but not those in which this process did not run: nobody's heartbeats stop because of them. */
+  /** A clock that stops while this process is suspended, because workers are not silent then. */
   #activeMs = 0;
   #lastSweep = now();
 
@@ -113,10 +155,10 @@ export class WorkerTable {
     this.#context = context;
     this.#send = send;
     this.#registered = registered;
-    this.#lostWorkers = new Map(registered.loaded);
+    this.#lost = new Map(registered.loaded);
     this.#heartbeatLimits = heartbeatLimits;
-    this.#sweepMs = heartbeatLimits.minTimeoutMs / CHECKS_PER_TIMEOUT;
-    this.#sweepTimer = setInterval(() => this.#sweepExpired(), this.#sweepMs);
+    const sweepMs = heartbeatLimits.minTimeoutMs / CHECKS_PER_TIMEOUT;
+    this.#sweepTimer = setInterval(() => this.#sweepExpired(sweepMs), sweepMs);
   }
 
   rows(): WorkerRow[] {
@@ -129,12 +171,12 @@ export class WorkerTable {
     }));
   }
 
-  session(peer: Peer): RoundRobinWorkerSession | undefined {
-    return this.#workers.get(peer.key)?.session;
+  session({ key }: Peer): RoundRobinWorkerSession | undefined {
+    return this.#workers.get(key)?.session;
   }
 
   register(peer: Peer, slots: number): void {
-    this.#lostWorkers.delete(peer.key);
+    this.#lost.delete(peer.key);
     this.#registered.set(peer.key, slots);
     const known = this.session(peer);
     if (known === undefined) this.#enter(peer, slots, this.#context);
@@ -142,30 +184,30 @@ export class WorkerTable {
   }
 
   deregister(peer: Peer): void {
-    this.#lostWorkers.delete(peer.key);
+    this.#lost.delete(peer.key);
     this.#registered.delete(peer.key);
     this.session(peer)?.deregister();
   }
 
-  received(peer: Peer): void {
-    this.#workers.get(peer.key)?.heartbeats.received(this.#activeMs);
+  received({ key }: Peer): void {
+    this.#workers.get(key)?.heartbeats.received(this.#activeMs);
   }
 
-  pinged(peer: Peer): void {
-    this.#workers.get(peer.key)?.heartbeats.pinged(this.#activeMs);
+  pinged({ key }: Peer): void {
+    this.#workers.get(key)?.heartbeats.pinged(this.#activeMs);
   }
 
-  isLost(peer: Peer): boolean {
-    return this.#lostWorkers.has(peer.key);
+  isLost({ key }: Peer): boolean {
+    return this.#lost.has(key);
   }
 
-  /** A message came: a worker that was set aside is in the table again. */
+  /** Restores a suspended worker to the table after a message of it. */
   restore(peer: Peer): void {
-    const slots = this.#lostWorkers.get(peer.key);
+    const slots = this.#lost.get(peer.key);
     if (slots === undefined) return;
-    this.#lostWorkers.delete(peer.key);
+    this.#lost.delete(peer.key);
     this.#registered.set(peer.key, slots);
-    // It has its commands: nothing need be waited for.
+    // The worker has already installed its commands.
     this.#enter(peer, slots, { ...this.#context, joinDelayMs: 0 });
   }
 
@@ -174,13 +216,13 @@ export class WorkerTable {
     if (session === undefined) return;
     this.#workers.delete(peer.key);
     if (session.inTable) {
-      this.#lostWorkers.set(peer.key, session.slots);
-      keepLatest(this.#lostWorkers, MAX_REGISTERED);
+      this.#lost.set(peer.key, session.slots);
+      keepLatest(this.#lost, MAX_REGISTERED);
     }
     session.lost();
   }
 
-  /** There is a command more, which any of them may be given. */
+  /** There is a new command, which any worker may get. */
   updateProfiles(): void {
     for (const { session } of this.#workers.values()) session.updateProfile();
   }
@@ -201,9 +243,9 @@ export class WorkerTable {
     this.#workers.set(key, { peer, session, heartbeats: new HeartbeatMonitor(this.#activeMs, this.#heartbeatLimits) });
   }
 
-  #sweepExpired(): void {
+  #sweepExpired(sweepMs: number): void {
     const time = now();
-    this.#activeMs += Math.min(time - this.#lastSweep, 2 * this.#sweepMs);
+    this.#activeMs += Math.min(time - this.#lastSweep, 2 * sweepMs);
     this.#lastSweep = time;
     for (const { peer, heartbeats } of this.#workers.values()) {
       if (heartbeats.expired(this.#activeMs)) this.markLost(peer);

@@ -1,14 +1,15 @@
 /**
- * The side that connects, for worker and client alike.
+ * The connection of a worker or client to its server.
  *
- *   connecting   no connection; it is tried again by itself
- *   greeting     PING was sent, and PONG must be the first thing that comes
- *   ready        messages flow; PING now and then, so that the server knows that this end is alive
+ *   connecting   no connection; the socket retries by itself
+ *   greeting     PING was sent; the first message must be PONG
+ *   ready        messages flow, with a PING as heartbeat now and then
  *   closed       for good
  */
+import { EventEmitter, once } from "node:events";
 import { LaboroError } from "../../../base/errors.js";
 import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js";
-import { FAILURE, id8, type Message, type MessageInit, makeMessage, readMessage } from "../frames.js";
+import { id8, isFailure, type Message, type MessageInit, makeMessage, readMessage } from "../frames.js";
 
 export interface RoundRobinLinkOptions {
   /** tcp://HOST:PORT, spelled as the server spells its own identity. */
@@ -19,10 +20,10 @@ export interface RoundRobinLinkOptions {
   readonly reconnectMaxMs?: number;
 }
 
-export interface LinkListener {
-  /** EXEC and TRACKEXEC: for a worker. */
+interface LinkListener {
+  /** EXEC or TRACKEXEC. */
   request?(message: Message): void;
-  /** The server is there and has answered: for the first time, or again. */
+  /** Also after a reconnect. */
   ready?(): void;
   disconnected?(why: string): void;
 }
@@ -32,22 +33,22 @@ interface Pending {
   readonly reject: (error: LaboroError) => void;
   readonly timeoutMs: number;
   timer: NodeJS.Timeout;
-  /** Where it is being handled, once TRACKADDRESS has said so… */
+  /** From TRACKADDRESS on: the worker that has it, which gets PINGs until the answer comes. */
   worker?: string;
-  /** …which gets PINGs until the answer comes. */
   pingTimer?: NodeJS.Timeout;
 }
 
 const HEARTBEAT_MS = 30_000;
 const GREETING_RETRY_MS = 2_000;
-const NUMBERS = 2 ** 48;
+/** The original uses a million, and two of its peers can get the same number. */
+const IDENTITY_NUMBERS = 2 ** 48;
 
 export class RoundRobinLink {
   readonly identity: string;
   readonly #options: RoundRobinLinkOptions;
   readonly #listener: LinkListener;
   readonly #pending = new Map<string, Pending>();
-  readonly #readyWaiters = new Set<() => void>();
+  readonly #events = new EventEmitter<{ ready: [] }>().setMaxListeners(0);
   #dealer: Dealer | undefined;
   #state: "connecting" | "greeting" | "ready" | "closed" = "connecting";
   #pingTimer: NodeJS.Timeout | undefined;
@@ -56,15 +57,14 @@ export class RoundRobinLink {
   private constructor(options: RoundRobinLinkOptions, listener: LinkListener) {
     this.#options = options;
     this.#listener = listener;
-    // As the original makes them, with the server's name in it; but the original's number, up to a million, is sometimes another's.
-    this.identity = `${options.url}:${1 + Math.floor(Math.random() * NUMBERS)}`;
+    this.identity = `${options.url}:${1 + Math.floor(Math.random() * IDENTITY_NUMBERS)}`;
   }
 
   /** Begins to connect; does not wait for it. */
   static async open(options: RoundRobinLinkOptions, listener: LinkListener): Promise<RoundRobinLink> {
     const link = new RoundRobinLink(options, listener);
     const { url, curve, reconnectMs, reconnectMaxMs } = options;
-    const dealer = await openDealer(
+    link.#dealer = await openDealer(
       { url, identity: link.identity, curve, reconnectMs, reconnectMaxMs },
       {
         opened: () => link.#greet(),
@@ -72,7 +72,6 @@ export class RoundRobinLink {
         closed: (why) => link.#lost(why),
       },
     );
-    link.#dealer = dealer;
     return link;
   }
 
@@ -81,32 +80,30 @@ export class RoundRobinLink {
   }
 
   /** Resolves when the server has answered; rejects after `timeoutMs`. */
-  whenReady(timeoutMs: number): Promise<void> {
-    if (this.#state === "ready") return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-      const timer = setTimeout(() => {
-        this.#readyWaiters.delete(done);
-        const why = `no round-robin server answers at ${this.#options.url}`;
-        reject(new LaboroError("LABORO_BROKER_UNREACHABLE", why));
-      }, timeoutMs);
-      this.#readyWaiters.add(done);
-    });
+  async whenReady(timeoutMs: number): Promise<void> {
+    if (this.#state === "ready") return;
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(), timeoutMs);
+    try {
+      await once(this.#events, "ready", { signal: timeout.signal });
+    } catch {
+      const why = `no round-robin server answers at ${this.#options.url}`;
+      throw new LaboroError("LABORO_BROKER_UNREACHABLE", why);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   nextId(): number {
     return ++this.#ids;
   }
 
-  /** False where nobody is there. */
+  /** False without a connection. */
   send(parts: MessageInit): boolean {
     return this.#state === "ready" && (this.#dealer?.send(makeMessage(parts)) ?? false);
   }
 
-  /** TRACKEXEC: resolves with its RESPONSE, rejects where that says failure or does not come in time. */
+  /** TRACKEXEC: resolves with its RESPONSE; rejects if that says failure or does not come in time. */
   track(parts: Omit<MessageInit, "command">, timeoutMs: number): Promise<Message> {
     return this.#ask({ ...parts, command: "TRACKEXEC" }, timeoutMs);
   }
@@ -121,7 +118,7 @@ export class RoundRobinLink {
       const key = Buffer.from(parts.id).toString("hex");
       const timer = setTimeout(() => this.#expire(key), timeoutMs);
       this.#pending.set(key, { resolve, reject, timer, timeoutMs });
-      if (!this.send(parts)) this.#fail(key, gone("the server is not there"));
+      if (!this.send(parts)) this.#fail(key, gone(`no connection to ${this.#options.url}`));
     });
   }
 
@@ -138,7 +135,7 @@ export class RoundRobinLink {
     const ping = (): void => void this.#dealer?.send(makeMessage({ command: "PING", id: id8(this.nextId()) }));
     clearInterval(this.#pingTimer);
     this.#pingTimer = setInterval(ping, GREETING_RETRY_MS);
-    // The dealer may be there only after this turn.
+    // The dealer is set after this turn.
     process.nextTick(ping);
   }
 
@@ -153,11 +150,10 @@ export class RoundRobinLink {
 
   #received(frames: readonly Buffer[]): void {
     const message = readMessage(frames);
-    // What cannot be read is nothing that could be answered either.
     if (typeof message === "string") return;
     if (message.command === "PONG") this.#ponged(message);
     else if (message.command === "PING")
-      this.send({ command: "PONG", to: [...message.returnPath].reverse(), id: message.id });
+      this.send({ command: "PONG", to: message.returnPath.toReversed(), id: message.id });
     else if (message.command === "RESPONSE") this.#responded(message);
     else if (message.command === "TRACKADDRESS") this.#tracked(message);
     else this.#listener.request?.(message);
@@ -178,25 +174,20 @@ export class RoundRobinLink {
     const { heartbeatMs = HEARTBEAT_MS } = this.#options;
     this.#pingTimer = setInterval(() => this.send({ command: "PING", id: id8(this.nextId()) }), heartbeatMs);
     this.#listener.ready?.();
-    for (const done of [...this.#readyWaiters]) {
-      this.#readyWaiters.delete(done);
-      done();
-    }
+    this.#events.emit("ready");
   }
 
   #responded(message: Message): void {
     const key = message.id.toString("hex");
     const pending = this.#pending.get(key);
     if (pending === undefined) return;
-    if (message.args.length === 1 && message.args[0]?.equals(FAILURE) === true) {
-      this.#fail(key, new LaboroError("LABORO_SERVICE_FAILED", "the answer is the status failure"));
-      return;
-    }
     this.#forget(key, pending);
-    pending.resolve(message);
+    if (isFailure(message.args))
+      pending.reject(new LaboroError("LABORO_SERVICE_FAILED", "the answer is the status failure"));
+    else pending.resolve(message);
   }
 
-  /** It takes longer, and there: as long as that worker answers PING, it is waited for. */
+  /** TRACKADDRESS: the answer takes longer. Wait for it as long as its worker answers PING. */
   #tracked({ id, args }: Message): void {
     const key = id.toString("hex");
     const pending = this.#pending.get(key);
@@ -204,9 +195,7 @@ export class RoundRobinLink {
     if (pending === undefined || pending.pingTimer !== undefined || worker === undefined) return;
     const { heartbeatMs = HEARTBEAT_MS } = this.#options;
     const address = Buffer.from(worker);
-    const ask = (): void => {
-      this.send({ command: "PING", id: id8(this.nextId()), to: [address] });
-    };
+    const ask = () => this.send({ command: "PING", id: id8(this.nextId()), to: [address] });
     pending.worker = address.toString("latin1");
     pending.pingTimer = setInterval(ask, Math.min(heartbeatMs, pending.timeoutMs / 3));
     ask();
@@ -221,7 +210,7 @@ export class RoundRobinLink {
   }
 
   #expire(key: string): void {
-    this.#fail(key, new LaboroError("LABORO_DEADLINE", "no answer came in time"));
+    this.#fail(key, new LaboroError("LABORO_DEADLINE", `${this.#options.url}: no answer came in time`));
   }
 
   #fail(key: string, error: LaboroError): void {

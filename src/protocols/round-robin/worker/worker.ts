@@ -1,50 +1,51 @@
 /**
- * A worker of a round-robin server: laboro's or an original.
+ * A worker of a round-robin server, laboro's or an original.
  *
- *   idle         not registered yet, connected or not: nobody sends it anything
- *   registered   REGISTER was answered; it is sent again whenever the server comes back
- *   leaving      DEREGISTER was sent: what the server has given to this worker is still answered
+ *   idle         not registered, connected or not
+ *   registered   REGISTER was answered; it is sent again after each reconnect
+ *   leaving      DEREGISTER was sent; what has come is still answered
  *   closed       for good
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { LaboroError } from "../../../base/errors.js";
-import { failureReply, isFailureReply } from "../calls.js";
 import {
   DEREGISTER,
+  EMPTY,
   FAILURE,
+  failureReply,
   INCREMENT,
   id4,
   isArgument,
+  isFailureReply,
   type Message,
   MQS_MORE,
   ONGOING,
   PING_ARGUMENT,
+  printable,
   REGISTER,
   readNumber,
   STREAM,
   SUCCESS,
 } from "../frames.js";
+import { StreamSources, testData } from "../stream.js";
 import { RoundRobinLink, type RoundRobinLinkOptions } from "./link.js";
-import { StreamSources } from "./stream-sources.js";
-import { testData } from "./test-data.js";
 
-/** Gets the arguments after the command, gives those of the RESPONSE. What it throws is answered with a refusal. */
-export type CommandHandler = (
+/** Gets the arguments after the command and returns those of the RESPONSE. If it throws, the RESPONSE says failure. */
+type CommandHandler = (
   args: readonly Buffer[],
   message: Message,
 ) => readonly Uint8Array[] | Promise<readonly Uint8Array[]>;
 
 export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
   readonly slots?: number;
-  /** More commands, by name; those of the library itself are always there. */
+  /** Commands by name, besides those of the library itself. */
   readonly commands?: Readonly<Record<string, CommandHandler>>;
   readonly zlib?: boolean;
   /** An answer that takes longer is announced with TRACKADDRESS. */
   readonly trackMs?: number;
   readonly timeoutMs?: number;
-  /** The longest that the end waits for answers of its own commands. */
+  /** How long `close` waits for answers at most. */
   readonly drainMs?: number;
-  /** Called with each message. */
   readonly onMessage?: (message: Message) => void;
   readonly onDisconnected?: (why: string) => void;
   readonly onReregistered?: () => void;
@@ -56,7 +57,7 @@ const TIMEOUT_MS = 5_000;
 const TRACK_MS = 2_000;
 const DRAIN_MS = 30_000;
 const PONG_MS = 1_000;
-/** The end waits for so long a silence: an original server may answer PING before it has passed on a message in another thread… */
+/** `close` waits for this silence: an original may answer PING before another of its threads forwards a message… */
 const QUIET_MS = 100;
 /** …and the reader of a stream needs time to ask for the next packet. */
 const STREAM_QUIET_MS = 1_000;
@@ -77,7 +78,7 @@ export class RoundRobinWorker {
     this.#link = link;
     const set = (command: Buffer, handler: CommandHandler) => this.#handlers.set(command.toString("latin1"), handler);
     set(PING_ARGUMENT, () => []);
-    set(STREAM, ([host = Buffer.alloc(0), size]) => [this.#stream(host, size)]);
+    set(STREAM, ([host = EMPTY, size]) => [this.#stream(host, size)]);
     set(MQS_MORE, ([host, handle]) => [this.#sources.nextPacket(host, handle) ?? failureReply(MQS_MORE)]);
     set(ONGOING, ([host]) => [this.#sources.keepAlive(host) ? SUCCESS : FAILURE]);
     for (const [name, handler] of Object.entries(options.commands ?? {})) set(Buffer.from(name, "latin1"), handler);
@@ -108,20 +109,19 @@ export class RoundRobinWorker {
 
   /** Resolves when the server has answered. */
   async register(): Promise<void> {
-    const { timeoutMs = TIMEOUT_MS } = this.#options;
-    await this.#link.whenReady(timeoutMs);
+    await this.#link.whenReady(this.#options.timeoutMs ?? TIMEOUT_MS);
     await this.#register();
     this.#state = "registered";
   }
 
-  /** Fire and forget, as the text has it. */
+  /** DEREGISTER has no answer. */
   async deregister(): Promise<void> {
     if (this.#state === "registered") this.#state = "leaving";
     const sent = this.#link.send({ command: "EXEC", id: Buffer.from("WORKER"), args: [DEREGISTER] });
-    if (!sent) throw new LaboroError("LABORO_BROKER_GONE", "the server is not there");
+    if (!sent) throw new LaboroError("LABORO_BROKER_GONE", `no connection to ${this.#options.url}`);
   }
 
-  /** Deregisters, answers what it has, and then ends its connection. */
+  /** Deregisters, answers the remaining messages, then disconnects. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -137,10 +137,9 @@ export class RoundRobinWorker {
   async #drain(): Promise<void> {
     const { drainMs = DRAIN_MS } = this.#options;
     const end = performance.now() + drainMs;
-    const link = this.#link;
-    // What the server sent before it read DEREGISTER comes before this PONG.
-    await link.ping(Math.min(PONG_MS, drainMs)).catch(() => {});
-    for (let seen = -1; link.ready && performance.now() < end; ) {
+    // Messages that the server sent before it read DEREGISTER arrive before this PONG.
+    await this.#link.ping(Math.min(PONG_MS, drainMs)).catch(() => {});
+    for (let seen = -1; this.#link.ready && performance.now() < end; ) {
       if (this.#inProgress === 0 && this.#counts.messages === seen) return;
       seen = this.#counts.messages;
       await sleep(this.#sources.size > 0 ? STREAM_QUIET_MS : QUIET_MS);
@@ -149,12 +148,11 @@ export class RoundRobinWorker {
 
   async #register(): Promise<void> {
     const { slots = SLOTS, timeoutMs = TIMEOUT_MS } = this.#options;
-    const link = this.#link;
     const args = [REGISTER, Buffer.from(String(slots))];
-    await link.track({ id: id4(link.nextId()), args }, timeoutMs);
+    await this.#link.track({ id: id4(this.#link.nextId()), args }, timeoutMs);
   }
 
-  /** The server has been away: it knows nothing of this worker any more. */
+  /** After a reconnect the server may not know this worker. */
   #reregister(): void {
     if (this.#state !== "registered") return;
     this.#register().then(
@@ -166,8 +164,8 @@ export class RoundRobinWorker {
   #onRequest(message: Message): void {
     if (this.#state === "closed") return;
     this.#options.onMessage?.(message);
-    const { command, args } = message;
-    const [what, ...rest] = args;
+    const { command } = message;
+    const [what, ...rest] = message.args;
     this.#counts.messages++;
     const handler = this.#handlers.get(what?.toString("latin1") ?? "");
     let announced: NodeJS.Timeout | undefined;
@@ -178,17 +176,16 @@ export class RoundRobinWorker {
       if (isFailureReply(frames[0])) this.#counts.failed++;
       else this.#counts.answered++;
       if (command === "TRACKEXEC") this.#reply(message, "RESPONSE", frames);
-      // A slot is free again. What the library itself answers took none.
+      // These commands of the library take no slot.
       if (isArgument(what, MQS_MORE) || isArgument(what, ONGOING)) return;
-      const link = this.#link;
-      link.send({ command: "EXEC", id: id4(link.nextId()), args: [INCREMENT] });
+      this.#link.send({ command: "EXEC", id: id4(this.#link.nextId()), args: [INCREMENT] });
     };
     const fail = (cause: unknown): void => {
       this.#options.onError?.(cause);
       answer([failureReply(what)]);
     };
     try {
-      if (handler === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "an unknown command");
+      if (handler === undefined) throw failed(`unknown command ${printable(what ?? EMPTY)}`);
       const answered = handler(rest, message);
       if (!(answered instanceof Promise)) {
         answer(answered);
@@ -206,12 +203,14 @@ export class RoundRobinWorker {
   }
 
   #reply({ id, returnPath }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
-    this.#link.send({ command, to: [...returnPath].reverse(), id, args });
+    this.#link.send({ command, to: returnPath.toReversed(), id, args });
   }
 
   #stream(host: Buffer, size: Buffer | undefined): Buffer {
     const bytes = readNumber(size, MAX_STREAM_BYTES);
-    if (bytes === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "a stream of no size");
+    if (bytes === undefined) throw failed(`a stream of ${printable(size ?? EMPTY)} bytes`);
     return this.#sources.begin(testData(bytes), host, this.#options.zlib);
   }
 }
+
+const failed = (why: string): LaboroError => new LaboroError("LABORO_SERVICE_FAILED", why);

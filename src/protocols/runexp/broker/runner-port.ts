@@ -1,16 +1,25 @@
 /**
- * A runner, as dispatch sees it. It does not say how many threads it has. So each PETO is an offer of one slot, which lasts while its
- * task runs and for a moment after the result, because the same thread is about to ask again; tasks that are assigned to the runner in that
- * time are kept, and go out with the next PETO. A PETO for which there is nothing gets
+ * A runner as a worker of dispatch:
  *
- *   FINO      where it was drained or stopped, or the batch is over for it (see below)
- *   ELIRI     where it is banned
- *   ATENDI    where it is suspended, or runs tasks of a queue without an end: an open PETO holds the lock that its results need
- *   no answer otherwise, until there is a task
+ *   joining   JES was received
+ *   working   dispatch knows it
+ *   gone      its connection has ended
  *
- * A batch of experiments is over for a runner when no experiment waits, and it runs some itself or no other worker does. One that runs
- * nothing while others do stays, with an open PETO: it takes what a lost runner had. One that runs something cannot wait like that, so
- * it may go, as it may with an original manager. What comes back when all have gone waits for the next runner that joins.
+ * A runner does not report how many threads it has. So each PETO offers one slot, which lasts while its task runs and
+ * for a moment after the result, because the same thread is about to send PETO again. Tasks that are assigned in that
+ * time are sent with the next PETO. A PETO for which there is no task gets
+ *
+ *   FINO      if the runner is drained or stopped, or the batch is over for it (see below)
+ *   ELIRI     if it is banned
+ *   ATENDI    if it is suspended, or runs tasks of `serve` or from before a restart: an open PETO holds the lock that
+ *             its results need
+ *   nothing   otherwise, until there is a task
+ *
+ * A batch of experiments is over for a runner if no experiment waits, and it runs some itself or no other worker does.
+ * An idle runner keeps its open PETO while others run experiments, and gets those of a lost runner. A busy runner
+ * cannot keep an open PETO, so it may leave, as with an original manager. Experiments that return to the queue later
+ * wait for the next runner that joins. After a restart no runner leaves before the earlier tasks have a result or are
+ * queued again, because some tasks may never have arrived.
  */
 import { randomUUID } from "node:crypto";
 import { now } from "../../../base/clock.js";
@@ -20,21 +29,19 @@ import type { AttemptRange, Done } from "../../../dispatch/index.js";
 import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { NoJobReply } from "../messages.js";
-import type { SentTask } from "./experiments.js";
-import type { Manager } from "./manager.js";
-import { type RunnerTask, RunnerTasks } from "./runner-tasks.js";
-import { type PackedTask, packTask } from "./task-packing.js";
+import type { Manager } from "./listener.js";
+import { assignmentKey, type PackedTask, packTask, type RunnerTask, RunnerTasks } from "./runner-tasks.js";
 
 /** How an open PETO is answered. */
-export interface PetoReplies {
+interface PetoReplies {
   sendJob(name: string, kind: string, content: Uint8Array): void;
   noJob(answer: NoJobReply): void;
   close(reason: string): void;
 }
 
-/** How long after a result another PETO is expected. */
+/** How long after a result the next PETO is expected. */
 const NEXT_PETO_TIMEOUT_MS = 100;
-/** How long an open PETO waits for an assignment that is being written to disk, before results may pass. */
+/** How long an open PETO waits for an assignment that is being stored, before results may pass. */
 const ASSIGNMENT_TIMEOUT_MS = 1_000;
 
 export class RunnerPort implements WorkerPort {
@@ -42,14 +49,15 @@ export class RunnerPort implements WorkerPort {
   readonly host: string;
   readonly #manager: Manager;
   readonly #replies: PetoReplies;
-  readonly #tasks: RunnerTasks;
+  readonly tasks: RunnerTasks;
   readonly #address: string;
   #state: "joining" | "working" | "gone" = "joining";
-  /** It has got, or is to get, FINO. */
+  /** It gets FINO. */
   #finishing = false;
-  /** A PETO is open. */
   #petoOpen = false;
-  /** Threads that have delivered a result and are about to ask. */
+  /** Announced by LABORO. */
+  #announced: RunnerTask | undefined;
+  /** Threads that have delivered a result and are about to send PETO. */
   #expectedPetos = 0;
   #nextPetoTimer: NodeJS.Timeout | undefined;
   #assignmentTimer: NodeJS.Timeout | undefined;
@@ -62,7 +70,7 @@ export class RunnerPort implements WorkerPort {
     this.host = host;
     this.id = manager.newId(host);
     this.#address = address;
-    this.#tasks = new RunnerTasks(manager.core, this, {
+    this.tasks = new RunnerTasks(manager.core, this, {
       slots: (used) => used + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0)),
       mayTake: () => !this.#finishing,
       onPending: () => this.#assigned(),
@@ -73,15 +81,15 @@ export class RunnerPort implements WorkerPort {
     const { id, host: name } = this;
     const profile = { id, session: SessionId(randomUUID()), name, protocol: "runexp", pool: this.#manager.pool };
     const takes = { tags: [], resumable: false, canPrefetch: false, taskKinds: ["script", "command"] } as const;
-    await this.#tasks.joinNew({ ...profile, ...takes, address: this.#address });
+    await this.tasks.joinNew({ ...profile, ...takes, address: this.#address });
     if (this.#state === "gone") return;
     this.#state = "working";
     this.#manager.joined(this);
-    this.#tasks.publishSlots();
+    this.tasks.publishSlots();
     this.answerOpenPeto();
   }
 
-  /** The connection is gone; `orderly` where the runner has said that it goes. */
+  /** `orderly`: after FINO ANKAU. */
   leave(orderly: boolean): void {
     if (this.#state === "gone") return;
     const known = this.#state === "working";
@@ -90,11 +98,11 @@ export class RunnerPort implements WorkerPort {
     clearTimeout(this.#nextPetoTimer);
     clearTimeout(this.#assignmentTimer);
     if (known && !orderly && !this.#closing) {
-      const { length } = this.#tasks.all().filter(({ sent }) => sent?.experiment === true);
+      const { length } = this.tasks.all().filter(({ sent }) => sent?.experiment === true);
       this.#manager.experiments?.lost(this.host, length);
     }
-    if (orderly) this.#tasks.giveBackAll();
-    this.#tasks.disconnected(orderly);
+    if (orderly) this.tasks.giveBackAll();
+    this.tasks.disconnected(orderly);
     this.#manager.gone(this);
   }
 
@@ -103,36 +111,29 @@ export class RunnerPort implements WorkerPort {
   petoReceived(): void {
     this.#petoOpen = true;
     if (this.#expectedPetos > 0) this.#expectedPetos--;
-    this.#tasks.publishSlots();
+    this.tasks.publishSlots();
     this.answerOpenPeto();
   }
 
-  /** The script of this task is on its way. */
-  scriptSent(sent: SentTask): void {
+  scriptSent(): void {
+    const task = this.#announced;
+    this.#announced = undefined;
+    if (task?.sent === undefined) return;
+    const { sent } = task;
     sent.started = now();
-    const task = this.#tasks.sent(sent.name);
-    if (task !== undefined) this.#tasks.started(task);
-    this.#manager.recordAssignment(this.host, sent);
+    this.tasks.started(task);
+    this.#manager.assignments.add(this.host, assignmentKey(sent));
     if (sent.experiment) this.#manager.experiments?.assigned(this.host, sent.name);
   }
 
-  sent(name: string): SentTask | undefined {
-    return this.#tasks.sent(name)?.sent;
-  }
-
-  /** It has this task after all. */
-  adopt(task: SentTask): void {
-    this.#tasks.adopt(task);
-  }
-
-  /** Its result has come; resolves when it is recorded. `worker` has the claim; mostly it is this one. */
+  /** Resolves when the result is stored. `worker` has the claim; mostly it is this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
     if (this.#remove(name) && !this.#finishing) this.#expectedPetos++;
-    this.#tasks.publishSlots();
+    this.tasks.publishSlots();
     return new Promise((resolve) => this.#manager.core.workerDone(worker, [done], resolve));
   }
 
-  /** RICEVIS goes out. */
+  /** RICEVIS is being sent. */
   resultAcknowledged(): void {
     if (this.#expectedPetos === 0 || this.#state !== "working") return;
     if (this.#nextPetoTimer === undefined)
@@ -140,51 +141,54 @@ export class RunnerPort implements WorkerPort {
     else this.#nextPetoTimer.refresh();
   }
 
-  /** The result of this task came by another connection of the same host. */
+  /** Its result came over another connection of the same host. */
   forgetTask(name: string): void {
-    if (this.#remove(name)) this.#tasks.publishSlots();
+    if (this.#remove(name)) this.tasks.publishSlots();
   }
 
   #remove(name: string): boolean {
-    const task = this.#tasks.sent(name);
-    if (task !== undefined) this.#tasks.remove(task);
+    const task = this.tasks.sent(name);
+    if (task !== undefined) this.tasks.remove(task);
     return task !== undefined;
   }
 
-  /** The answer to an open PETO, as far as there is one. It may change when something has ended, or returned to the queue. */
+  /** Answers an open PETO, if there is an answer. To be called when a task has ended or returned to the queue. */
   answerOpenPeto(): void {
     while (this.#petoOpen && this.#state === "working") {
       if (!this.#answer()) return;
     }
   }
 
-  /** It is assigned a task that is not sent to it yet, and may return to the queue. */
+  /** It has a task that is not sent yet and may return to the queue. */
   get hasUnsent(): boolean {
-    return (this.#manager.core.worker(this.id)?.assigned ?? 0) > this.#tasks.usedSlots;
+    return (this.#manager.core.worker(this.id)?.assigned ?? 0) > this.tasks.usedSlots;
   }
 
-  /** False where there is no answer yet. */
+  /** False if there is no answer yet. */
   #answer(): boolean {
     const worker = this.#manager.core.worker(this.id);
     if (this.#finishing) return this.#reply(() => this.#replies.noJob("FINO"));
     if (worker?.standing === "banned") {
-      this.#tasks.drain();
+      this.tasks.drain();
       return this.#reply(() => this.#replies.noJob("ELIRI"));
     }
-    const next = this.#tasks.nextUnsent();
+    const next = this.tasks.nextUnsent();
     if (next !== undefined) return this.#sendTask(next);
     if (this.hasUnsent) return this.#waitForAssignment();
     const open = this.#manager.experiments?.whereOpen(this.id);
-    if (open === "here" || (open === "elsewhere" && this.#tasks.usedSlots > 0 && !this.#manager.anyUnsent)) {
+    const earlier = this.#manager.hasEarlierTasks();
+    const mayLeave = this.tasks.usedSlots > 0 && !this.#manager.anyUnsent && !earlier;
+    if (open === "here" || (open === "elsewhere" && mayLeave)) {
       this.#finishing = true;
       return true;
     }
     if (worker?.standing === "suspended") return this.#reply(() => this.#replies.noJob("ATENDI"));
-    if (this.#tasks.usedSlots === 0) return false;
-    return open === undefined ? this.#reply(() => this.#replies.noJob("ATENDI")) : this.#waitForAssignment();
+    if (this.tasks.usedSlots === 0 && !this.#manager.hasEarlierTasks(this.host)) return false;
+    const hold = open === undefined || earlier;
+    return hold ? this.#reply(() => this.#replies.noJob("ATENDI")) : this.#waitForAssignment();
   }
 
-  /** What waits is about to be assigned, to this runner or to another. */
+  /** A waiting task is about to be assigned, to this runner or to another. */
   #waitForAssignment(): false {
     this.#assignmentTimer ??= setTimeout(() => this.#assignmentTimedOut(), ASSIGNMENT_TIMEOUT_MS);
     return false;
@@ -195,7 +199,7 @@ export class RunnerPort implements WorkerPort {
     clearTimeout(this.#assignmentTimer);
     this.#assignmentTimer = undefined;
     send();
-    this.#tasks.publishSlots();
+    this.tasks.publishSlots();
     return true;
   }
 
@@ -203,61 +207,61 @@ export class RunnerPort implements WorkerPort {
     const made = this.#packTask(task);
     if (made === undefined) return true;
     task.sent = made.sent;
+    this.#announced = task;
     this.#reply(() => this.#replies.sendJob(made.sent.name, made.kind, made.content));
     this.#manager.answerOpenPetos();
     return true;
   }
 
-  /** Undefined where no runner can do it: then it has failed. */
+  /** Undefined if no runner can run it: then it has failed. */
   #packTask(task: RunnerTask): PackedTask | undefined {
     const { core, experiments, secret } = this.#manager;
-    const { job, index, attempt, entry } = task;
+    const { job, index, attempt } = task;
     const open = core.job(job);
     try {
-      if (open !== undefined) return packTask({ job: open, index, attempt, entry }, experiments, secret);
+      if (open !== undefined) return packTask(open, task, experiments, secret);
     } catch (cause) {
       const times = { started: now(), ended: now(), outputBytes: 0 };
       const error = asLaboroError(cause).message;
       core.workerDone(this.id, [{ job, index, attempt, ...times, error }], () => this.#manager.answerOpenPetos());
     }
-    this.#tasks.remove(task);
+    this.tasks.remove(task);
     return undefined;
   }
 
   #assignmentTimedOut(): void {
     this.#assignmentTimer = undefined;
-    if (this.#petoOpen && this.#tasks.usedSlots > 0) this.#reply(() => this.#replies.noJob("ATENDI"));
+    if (this.#petoOpen && this.tasks.usedSlots > 0) this.#reply(() => this.#replies.noJob("ATENDI"));
   }
 
-  /** It did not ask after all: the unsent tasks return to the queue. */
+  /** No PETO came: the unsent tasks return to the queue. */
   #nextPetoTimedOut(): void {
     this.#nextPetoTimer = undefined;
     this.#expectedPetos = 0;
-    this.#tasks.publishSlots();
-    if (!this.#petoOpen) this.#tasks.drain();
+    this.tasks.publishSlots();
+    if (!this.#petoOpen) this.tasks.drain();
   }
 
-  /** Tasks were assigned. */
   #assigned(): void {
     this.answerOpenPeto();
     // It may have got ATENDI meanwhile.
-    if (this.#tasks.count("unsent") > 0 && this.#state === "working")
+    if (this.tasks.count("unsent") > 0 && this.#state === "working")
       this.#nextPetoTimer ??= setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
   }
 
   // Calls of the core
 
   assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
-    this.#tasks.assign(job, tasks, entries);
+    this.tasks.assign(job, tasks, entries);
   }
 
   retract(tasks: readonly AttemptRange[]): void {
-    this.#tasks.retract(tasks);
+    this.tasks.retract(tasks);
   }
 
-  /** The protocol has no message for it: a running task comes to its end, and is recorded as cancelled then. */
+  /** The protocol has no message for it: a running task ends by itself, and is recorded as cancelled. */
   cancel(tasks: readonly AttemptRange[]): void {
-    this.#tasks.retract(tasks);
+    this.tasks.retract(tasks);
   }
 
   call(): void {}
@@ -267,7 +271,7 @@ export class RunnerPort implements WorkerPort {
   drain(): void {
     this.#finishing = true;
     this.#expectedPetos = 0;
-    this.#tasks.drain();
+    this.tasks.drain();
     this.answerOpenPeto();
   }
 

@@ -1,6 +1,6 @@
 /**
- * One connection of a runner to the broker: the states are in server-state-machine.ts, the runner as dispatch sees it is in runner-port.ts.
- * Here are the socket, the timers, and the results.
+ * One connection of a runner: its socket, timers and results. The states are in server-state-machine.ts, the runner as
+ * dispatch sees it is in runner-port.ts.
  */
 import type { Socket } from "node:net";
 import { now } from "../../../base/clock.js";
@@ -8,19 +8,16 @@ import { endSocket } from "../../../base/connection-guard.js";
 import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { TcpPeer } from "../../../broker/listeners/tcp.js";
-import { QUIET_MS } from "../message-reader.js";
-import { displayName, fieldsOf } from "../messages.js";
-import type { SentTask } from "./experiments.js";
+import { displayName, fieldsOf, QUIET_MS, type RunexpMessage } from "../messages.js";
 import { IncomingResult } from "./incoming-result.js";
-import type { Manager, TaskHolder } from "./manager.js";
+import type { Manager, TaskHolder } from "./listener.js";
 import { RunnerPort } from "./runner-port.js";
+import { findTaskByName, markOf, type NamedTask, type SentTask } from "./runner-tasks.js";
 import { type AnnouncedResult, ServerStateMachine } from "./server-state-machine.js";
-import { findTaskByName, markOf, type NamedTask } from "./task-packing.js";
 
 export interface SessionLimits {
-  /** Within an exchange, between two pieces. */
+  /** Silence within an exchange. */
   readonly exchangeTimeoutMs: number;
-  /** Bytes of one result. */
   readonly maxResultBytes: number;
 }
 
@@ -39,10 +36,8 @@ export class RunnerSession implements TcpPeer {
   readonly #greeted: () => void;
   #quietTimer: NodeJS.Timeout | undefined;
   #port: RunnerPort | undefined;
-  /** What LABORO has announced. */
-  #announced: SentTask | undefined;
   #incoming: IncomingResult | undefined;
-  /** A whole result that is being written to disk. */
+  /** A complete result that is being stored. */
   #recording: Promise<void> = Promise.resolve();
   #timeoutActive = false;
 
@@ -53,18 +48,21 @@ export class RunnerSession implements TcpPeer {
     this.#greeted = greeted;
     this.#limits = limits;
     this.#traced = manager.context.connections.open("runexp", address);
+    const describe = (message: RunexpMessage, bytes: number) => ({
+      name: message.type,
+      fields: fieldsOf(message),
+      bytes,
+    });
     this.#states = new ServerStateMachine(manager.group, {
       write: (bytes) => void socket.write(bytes),
-      received: (message, bytes) =>
-        this.#traced.received(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
-      sent: (message, bytes) => this.#traced.sent(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
+      received: (message, bytes) => this.#traced.received(() => describe(message, bytes)),
+      sent: (message, bytes) => this.#traced.sent(() => describe(message, bytes)),
       joined: (host) => this.#joined(host),
       jobRequested: () => this.#port?.petoReceived(),
-      scriptSent: () => {
-        if (this.#announced !== undefined) this.#port?.scriptSent(this.#announced);
-        this.#announced = undefined;
+      scriptSent: () => this.#port?.scriptSent(),
+      resultAnnounced: (result) => {
+        if (this.#port !== undefined) this.#result(this.#port, result);
       },
-      resultAnnounced: (result) => this.#result(result),
       output: (bytes) => this.#output(bytes),
       outputEnded: () => {
         this.#recording = this.#record();
@@ -74,11 +72,15 @@ export class RunnerSession implements TcpPeer {
       startQuietTimer: () => this.#waitForQuiet(),
     });
     socket.on("data", (bytes) => this.#received(bytes));
-    socket.on("timeout", () => this.#drop("LABORO_DEADLINE", `it fell silent in ${this.#states.state.name}`));
+    socket.on("timeout", () =>
+      this.#drop(
+        "LABORO_DEADLINE",
+        `no bytes for ${limits.exchangeTimeoutMs} ms in the state ${this.#states.state.name}`,
+      ),
+    );
     socket.once("close", () => this.#closed());
   }
 
-  /** The broker stops, or the listener does. */
   shutdown(): void {
     if (this.#port === undefined) this.#socket.end();
     else this.#port.close("the listener is closing");
@@ -99,7 +101,7 @@ export class RunnerSession implements TcpPeer {
     }, QUIET_MS);
   }
 
-  /** Silence counts only in the middle of an exchange: a job may run for days. */
+  /** The timeout applies only within an exchange, because a job may run for days. */
   #updateTimeout(): void {
     const watched = this.#states.awaitsBytes;
     if (watched === this.#timeoutActive) return;
@@ -112,7 +114,6 @@ export class RunnerSession implements TcpPeer {
     this.#traced.setPeer(host);
     const port = new RunnerPort(this.#manager, host, this.#address, {
       sendJob: (name, kind, content) => {
-        this.#announced = port.sent(name);
         this.#states.sendJob(name, kind, content);
         this.#updateTimeout();
       },
@@ -126,38 +127,47 @@ export class RunnerSession implements TcpPeer {
     });
   }
 
-  #result(result: AnnouncedResult): void {
+  #result(port: RunnerPort, result: AnnouncedResult): void {
     const { name } = result;
-    const port = this.#port;
-    if (port === undefined) return;
-    const own = port.sent(name);
+    const own = port.tasks.sent(name)?.sent;
     if (own !== undefined) {
       this.#receive(port.id, own, result);
       return;
     }
     const { core, experiments } = this.#manager;
     const { assignment, task } = findTaskByName(name, experiments, (id) => core.job(id));
-    if (!this.#manager.wasAssigned(port.host, assignment)) {
-      this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never assigned`);
+    if (!this.#manager.assignments.has(port.host, assignment) && experiments?.isDone(name) === true) {
+      // An earlier manager recorded it and died before RICEVIS. It does not count again.
+      this.#states.accept();
+      return;
+    }
+    if (!this.#manager.assignments.has(port.host, assignment)) {
+      this.#drop(
+        "LABORO_FORBIDDEN",
+        `a result of ${JSON.stringify(displayName(name))}, which was never assigned to it`,
+      );
       return;
     }
     this.#receiveLate(port, task, result);
   }
 
-  /** The task was assigned to it once, over another connection. */
+  /** The task was assigned to this host over another connection. */
   #receiveLate(port: RunnerPort, named: NamedTask["task"], result: AnnouncedResult): void {
     const { core, secret, context } = this.#manager;
     const { name } = result;
     const holder: TaskHolder | undefined = named && this.#manager.findHolder(port.host, named.job, named.index, name);
     const attempt = holder?.attempt ?? (named && core.reclaim(port.id, named.job, named.index));
     if (named === undefined || attempt === undefined) {
-      context.log.info({ worker: port.id, task: displayName(name) }, "a late result: the task is done or another's");
+      context.log.info(
+        { worker: port.id, task: displayName(name) },
+        `a late result of ${displayName(name)} is dropped: the task is done or has another worker`,
+      );
       this.#states.accept();
       return;
     }
     const mark = named.experiment ? {} : { mark: markOf(secret, named.job, named.index) };
     const task: SentTask = { ...named, name, attempt, started: now(), ...mark };
-    if (holder === undefined) port.adopt(task);
+    if (holder === undefined) port.tasks.adopt(task);
     this.#receive(holder?.worker ?? port.id, task, result);
   }
 
@@ -170,11 +180,11 @@ export class RunnerSession implements TcpPeer {
     this.#updateTimeout();
   }
 
-  /** Why a result of this size is not kept. */
+  /** Why the result is not kept, if it is too large. */
   #refusal({ name }: SentTask, size: number): string | undefined {
     const { maxResultBytes } = this.#limits;
     if (size <= maxResultBytes) return undefined;
-    const text = `its result is not kept: it has ${size} bytes, ${maxResultBytes} are the most`;
+    const text = `its result is not kept: it has ${size} bytes, ${maxResultBytes} are allowed`;
     this.#manager.context.log.warn({ code: "LABORO_BODY_TOO_LARGE" }, `${displayName(name)} has failed: ${text}`);
     return text;
   }
@@ -187,13 +197,12 @@ export class RunnerSession implements TcpPeer {
     }
   }
 
-  /** All of the output is here. */
   async #record(): Promise<void> {
     const incoming = this.#incoming;
     const port = this.#port;
     this.#incoming = undefined;
     if (port === undefined) return;
-    // As early as possible: the runner's whole connection waits for it.
+    // As early as possible: all threads of the runner wait for RICEVIS.
     const received = (): void => this.#states.recorded();
     if (incoming === undefined) {
       received();
@@ -213,10 +222,13 @@ export class RunnerSession implements TcpPeer {
     this.#manager.answerOpenPetos();
   }
 
-  /** It is not the runner's fault. A laboro runner delivers it again. */
+  /** A laboro runner reconnects and delivers the result again. */
   #cannotKeep(cause: unknown): void {
     const { code, message } = asLaboroError(cause);
-    this.#manager.context.log.error({ code }, `a result cannot be kept: ${message}`);
+    this.#manager.context.log.error(
+      { code },
+      `a result of ${this.#port?.host} cannot be stored, its runner is disconnected: ${message}`,
+    );
     this.#states.drop();
     this.#socket.destroy();
   }
@@ -227,7 +239,7 @@ export class RunnerSession implements TcpPeer {
   }
 
   #drop(code: ErrorCode, reason: string): void {
-    const who = this.#port?.host ?? "somebody";
+    const who = this.#port?.host ?? "a new connection";
     this.#manager.context.peerErrors.report("runexp", this.#address, code, `${who} is disconnected: ${reason}`);
     this.#states.drop();
     this.#socket.destroy();
@@ -238,7 +250,7 @@ export class RunnerSession implements TcpPeer {
     this.#states.drop();
     this.#incoming?.abandon();
     this.#traced.close();
-    // All of it came: it counts, although its runner gets no RICEVIS. Until it is recorded the task stays this runner's.
+    // A complete result counts even if its runner gets no RICEVIS. Until it is stored, the task stays with this runner.
     void this.#recording.then(() => this.#port?.leave(false));
   }
 }

@@ -1,17 +1,17 @@
 /**
- * The manager's side of one connection, in the states of the protocol text:
+ * The manager's side of one connection, in the states of the specification:
  *
- *   1    Accept        hello: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
+ *   1    Accept        hello: after SALUTON, VERSIO is sent. version: after KOMPRENAS, ALIGI. group: JES is awaited
  *   2    Wait          PETO, REZULTO or FINO ANKAU may come
- *   3    SendJob       choosing: a PETO is open, until `sendJob` or `noJob` is called. announced: LABORO was sent,
- *                      PRETA is awaited, then the script is sent, and back to Wait
- *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and back to Wait; it lasts no time
- *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, the output is counted. recording: it waits
- *                      for `recorded`, then RICEVIS is sent, and back to where it came from, Wait or WaitClose
+ *   3    SendJob       choosing: a PETO is open until `sendJob` or `noJob` is called. announced: LABORO was sent; after
+ *                      PRETA the script is sent, and back to Wait
+ *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and at once back to Wait
+ *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, the output is counted.
+ *                      recording: after `recorded` RICEVIS is sent, and back to Wait or WaitClose
  *   5    WaitClose     FINO was sent; REZULTO or FINO ANKAU may come, and a PETO gets FINO again
  *
- * FINO ANKAU is taken in any state after JES. `closed` is no state of the text: the runner has left, or what it sent was wrong.
- * Pure: bytes, quiet and decisions go in, messages and callbacks come out; no socket, no clock.
+ * FINO ANKAU may come in any state after JES. `closed` is not a state of the specification: the runner has left, or it
+ * sent something wrong. Pure: bytes, quiet and decisions go in, messages and callbacks come out; no socket, no clock.
  */
 import {
   encode,
@@ -20,49 +20,41 @@ import {
   MAX_MESSAGE,
   type NoJobReply,
   PROTOCOL_VERSION,
-  type Status,
 } from "../messages.js";
 import { type Closed, type ReadCallbacks, StateMachine } from "../state-machine.js";
 
-export type ServerState =
+type ServerState =
   | { readonly name: "Accept"; readonly step: "hello" | "version" | "group" }
   | { readonly name: "Wait" }
   | { readonly name: "SendJob"; readonly step: "choosing" }
   | { readonly name: "SendJob"; readonly step: "announced"; readonly content: Uint8Array }
-  | { readonly name: "ProcessJob"; readonly step: "judging"; readonly size: number; readonly returnTo: ReturnState }
-  | {
-      readonly name: "ProcessJob";
-      readonly step: "receiving";
-      readonly bytesLeft: number;
-      readonly returnTo: ReturnState;
-    }
-  | { readonly name: "ProcessJob"; readonly step: "recording"; readonly returnTo: ReturnState }
+  | ProcessJob
   | { readonly name: "WaitClose" };
 
-type ReturnState = "Wait" | "WaitClose";
-
-export interface AnnouncedResult {
-  readonly name: string;
-  readonly status: Status;
-  readonly size: number;
+interface ProcessJob {
+  readonly name: "ProcessJob";
+  readonly step: "judging" | "receiving" | "recording";
+  /** Of the output. */
+  readonly bytesLeft: number;
+  readonly returnTo: "Wait" | "WaitClose";
 }
 
-/** What the machine calls: the socket, and the session that decides. */
+export type AnnouncedResult = Omit<Extract<FromRunner, { type: "REZULTO" }>, "type">;
+
 export interface ServerCallbacks extends ReadCallbacks<FromRunner> {
   write(bytes: Uint8Array): void;
   sent(message: FromManager, bytes: number): void;
-  /** JES has come. */
+  /** JES was received. */
   joined(host: string): void;
-  /** PETO has come; `sendJob` or `noJob` is to follow, at once or later. */
+  /** PETO was received; call `sendJob` or `noJob`, now or later. */
   jobRequested(): void;
-  /** The script is on its way. */
   scriptSent(): void;
-  /** REZULTO has come; `accept` is to follow, or `drop`. */
+  /** REZULTO was received; call `accept` or `drop`. */
   resultAnnounced(result: AnnouncedResult): void;
   output(bytes: Buffer): void;
-  /** All of the output was given; `recorded` is to follow. */
+  /** The output is complete; call `recorded` when it is stored. */
   outputEnded(): void;
-  /** FINO ANKAU has come. */
+  /** FINO ANKAU was received. */
   runnerLeft(): void;
 }
 
@@ -77,7 +69,7 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     this.#callbacks = callbacks;
   }
 
-  /** Its next bytes are to come soon: it is in the middle of an exchange. */
+  /** In the middle of an exchange: its next bytes should come soon. */
   get awaitsBytes(): boolean {
     const { name } = this.current;
     if (this.reader.length > 0) return true;
@@ -85,7 +77,7 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     return name === "ProcessJob" && this.current.step === "receiving";
   }
 
-  // What may be decided about an open PETO
+  // Answers to an open PETO
 
   sendJob(name: string, kind: string, content: Uint8Array): void {
     if (!this.#hasOpenPeto()) return;
@@ -101,12 +93,12 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     this.read();
   }
 
-  // What may be decided about a REZULTO
+  // Answers to a REZULTO
 
   accept(): void {
     const state = this.current;
     if (state.name !== "ProcessJob" || state.step !== "judging") throw new Error(`no result waits in ${state.name}`);
-    this.current = { name: "ProcessJob", step: "receiving", bytesLeft: state.size, returnTo: state.returnTo };
+    this.current = { ...state, step: "receiving" };
     this.#send({ type: "PRETA" });
     this.read();
   }
@@ -121,12 +113,12 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     this.read();
   }
 
-  /** The connection is to be ended. */
+  /** The connection is closed. */
   drop(): void {
     this.current = { name: "closed" };
   }
 
-  /** False where the connection is to be ended: the session may not know it yet. */
+  /** False if the connection is closed: the session may not know it yet. */
   #hasOpenPeto(): boolean {
     const state = this.current;
     if (state.name === "closed") return false;
@@ -165,14 +157,14 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     }
   }
 
-  #waiting(returnTo: ReturnState): void {
+  #waiting(returnTo: ProcessJob["returnTo"]): void {
     const message = this.take(["PETO", "REZULTO", "FINO ANKAU"]);
     if (message === undefined) return;
     if (message.type === "FINO ANKAU") {
       this.#leave();
     } else if (message.type === "REZULTO") {
       const { name, status, size } = message;
-      this.current = { name: "ProcessJob", step: "judging", size, returnTo };
+      this.current = { name: "ProcessJob", step: "judging", bytesLeft: size, returnTo };
       this.#callbacks.resultAnnounced({ name, status, size });
     } else if (returnTo === "WaitClose") {
       this.#send({ type: "FINO" });
@@ -183,7 +175,7 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     }
   }
 
-  /** The runner waits for the answer to PETO; it may leave all the same. */
+  /** The runner may leave without the answer to its PETO. */
   #choosing(): void {
     if (this.take(["FINO ANKAU"]) !== undefined) this.#leave();
   }
@@ -200,21 +192,17 @@ export class ServerStateMachine extends StateMachine<ServerState, FromRunner> {
     this.#callbacks.scriptSent();
   }
 
-  #processing(state: Extract<ServerState, { name: "ProcessJob" }>): void {
-    if (state.step === "receiving") this.#receiving(state.bytesLeft, state.returnTo);
-    else if (this.reader.length > MAX_MESSAGE) this.fail("it sent more while its result is being recorded");
-  }
-
-  #receiving(left: number, returnTo: ReturnState): void {
-    const bytes = this.reader.takeData(left);
-    if (bytes.length > 0) this.#callbacks.output(bytes);
-    if (this.current.name === "closed" || (bytes.length === 0 && left > 0)) return;
-    if (bytes.length < left) {
-      this.current = { name: "ProcessJob", step: "receiving", bytesLeft: left - bytes.length, returnTo };
+  #processing(state: ProcessJob): void {
+    if (state.step !== "receiving") {
+      if (this.reader.length > MAX_MESSAGE) this.fail("it sent more while its result is being recorded");
       return;
     }
-    this.current = { name: "ProcessJob", step: "recording", returnTo };
-    this.#callbacks.outputEnded();
+    const bytes = this.reader.takeData(state.bytesLeft);
+    if (bytes.length > 0) this.#callbacks.output(bytes);
+    const bytesLeft = state.bytesLeft - bytes.length;
+    if (this.current.name === "closed" || (bytes.length === 0 && bytesLeft > 0)) return;
+    this.current = { ...state, step: bytesLeft === 0 ? "recording" : "receiving", bytesLeft };
+    if (bytesLeft === 0) this.#callbacks.outputEnded();
   }
 
   #leave(): void {

@@ -1,21 +1,21 @@
 /**
- * A task of laboro as a script for a runner, which knows nothing but scripts. It runs the recipe and then reports the outcome in a last
- * line that both a runner and this broker understand:
+ * A task of laboro as a script for a runner, and how its result is read back. The script runs the recipe and reports
+ * the outcome in a last line that both a runner and this broker understand:
  *
  *     [laboro 3f9c0d2e…] RES: done 0
  *     [laboro 3f9c0d2e…] RES: failed 3
  *     [laboro 3f9c0d2e…] RES: failed 143 timeout
  *
- * The number is the exit status, as a shell gives it; a word after it says what became of the task where that was not its own doing. The
- * mark in the brackets is the task's own, and nobody can guess it. It stands in the script in two halves, so that a task that prints its
- * own script does not print the line.
+ * The number is the exit status as a shell reports it. A word after it is a reason that is not the task's own doing.
+ * The mark in the brackets belongs to the task, and nobody can guess it. The script has it in two halves, so that a
+ * task that prints its own script does not print the line.
  */
-
 import { badInput } from "../../../base/errors.js";
 import { expandLine, expandWords, placeholderForms } from "../../../model/placeholders.js";
 import { interpreterOf, type ProcessRecipe, type ScriptRecipe, withEntry } from "../../../model/process-recipe.js";
 import type { Bytes } from "../../../model/recipe.js";
 import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
+import { MAX_HEADER, readResHeader } from "../res-text.js";
 
 export interface TaskParameters {
   readonly job: number;
@@ -26,17 +26,17 @@ export interface TaskParameters {
   readonly timeLimitMs?: number | undefined;
 }
 
-export interface TaskScript {
+interface TaskScript {
   readonly kind: ".sh" | ".m";
   readonly content: Buffer;
-  /** The script reports its outcome at its end; a script for MATLAB cannot. */
+  /** A script for MATLAB does not report its outcome. */
   readonly reportsOutcome: boolean;
 }
 
 /** Between SIGTERM and SIGKILL, as at laboro's own worker. */
 const GRACE_S = 5;
 
-/** Throws LABORO_BAD_INPUT for what no runner can do. */
+/** Throws LABORO_BAD_INPUT for a recipe that no runner can run. */
 export function makeTaskScript(recipe: ProcessRecipe, parameters: TaskParameters, mark: string): TaskScript {
   const task = withEntry(parameters, recipe);
   if (recipe.kind === "script" && recipe.type === ".m") return matlabScript(recipe);
@@ -56,8 +56,8 @@ export function makeTaskScript(recipe: ProcessRecipe, parameters: TaskParameters
   return { kind: ".sh", content: Buffer.from(text, "latin1"), reportsOutcome: true };
 }
 
-/** What the last line begins with, the newline before it included. */
-export const reportPrefix = (mark: string): string => `\n[laboro ${mark}] RES: `;
+/** The beginning of the last line, with the newline before it. */
+const reportPrefix = (mark: string): string => `\n[laboro ${mark}] RES: `;
 
 function endFunction(mark: string): string {
   const half = mark.length >> 1;
@@ -84,11 +84,11 @@ function variables(recipe: ProcessRecipe, task: TaskParameters): string[] {
   return all.map(([name, value]) => `export ${name}=${quote(value, `value of ${name}`)}`);
 }
 
-/** For what goes when the task goes. */
+/** A folder that is removed when the task ends. */
 const makeFolder =
   'if [ -z "$laboro_dir" ]; then laboro_dir=$(command -p mktemp -d) || laboro_end "failed 1 file" 1; fi';
 
-/** Bytes of any kind, in a file that goes with the task. */
+/** Writes a file into that folder. */
 function unpack(name: string, bytes: Uint8Array): string[] {
   return [
     makeFolder,
@@ -98,7 +98,7 @@ function unpack(name: string, bytes: Uint8Array): string[] {
   ];
 }
 
-/** A new file: `job_3.log`, or `job_3-1.log` where that is there already. */
+/** A new file: `job_3.log`, or `job_3-1.log` if that exists. */
 function teeInto(pattern: string, number: number): string[] {
   const path = pattern.replaceAll("{#}", String(number));
   const dot = path.lastIndexOf(".");
@@ -113,7 +113,6 @@ function teeInto(pattern: string, number: number): string[] {
   ];
 }
 
-/** The words of the command, as shell text. */
 function commandOf(recipe: ProcessRecipe, { number, entry }: TaskParameters): string {
   const values = { number, entry };
   refuseSlot(recipe);
@@ -129,16 +128,14 @@ function commandOf(recipe: ProcessRecipe, { number, entry }: TaskParameters): st
   return argv.map((word) => quote(word)).join(" ");
 }
 
-/** A runner does not say in which of its threads a script runs. */
 function refuseSlot(recipe: ProcessRecipe): void {
   const words = recipe.kind === "script" ? (recipe.args ?? []) : recipe.placeholders === true ? recipe.argv : [];
   const shell = recipe.kind === "command" && recipe.shell === true;
-  if (placeholderForms(words, shell).includes("{%}")) throw badInput("{%} is not known at a runexp runner");
+  if (placeholderForms(words, shell).includes("{%}"))
+    throw badInput("{%} cannot be used at a runexp runner, which does not tell its threads apart");
 }
 
-/**
- * `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only.
- */
+/** `exec` never runs a builtin or a function; the subshell takes its failure. A runner keeps one stream only: 2>&1. */
 function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
   const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));
@@ -153,11 +150,12 @@ function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number 
   return [
     ...executable,
     makeFolder,
-    // With job control each command is a process group of its own, all of which can be signalled.
+    // With job control, each command has its own process group, which can be signalled.
     "set -m",
     `${run} &`,
     "laboro_task=$!",
-    // A file shows that it was too late: a signal to this shell would end its wait, and bash then forgets how the task ended.
+    // The timeout is recorded in a file. A signal to this shell would end its wait, and bash would lose the exit
+    // status.
     `( exec >/dev/null${logged ? " 4>&-" : ""}; sleep ${seconds} || sleep ${Math.ceil(seconds)}; : >"$laboro_dir/late"; ` +
       `kill -TERM -- -$laboro_task; sleep ${GRACE_S}; kill -KILL -- -$laboro_task ) &`,
     "laboro_clock=$!",
@@ -170,7 +168,7 @@ function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number 
   ];
 }
 
-/** MATLAB runs it as it is; where and with which variables is said in its own language. */
+/** The script unchanged; directory and variables are set in MATLAB's own language. */
 function matlabScript(recipe: ScriptRecipe): TaskScript {
   if ((recipe.args?.length ?? 0) > 0 || recipe.array !== undefined || recipe.stdin !== undefined) {
     throw badInput("a .m script at a runexp runner takes no arguments and no input");
@@ -180,4 +178,88 @@ function matlabScript(recipe: ScriptRecipe): TaskScript {
   if (recipe.dir !== undefined) before.push(`cd(${quoted(recipe.dir)}); `);
   const content = Buffer.concat([Buffer.from(before.join(""), "latin1"), recipe.content]);
   return { kind: ".m", content, reportsOutcome: false };
+}
+
+// Results
+
+export interface TaskReport {
+  /** As a shell reports it: from the script, or from the runner if the script did not report. */
+  readonly exit?: number;
+  /** `timeout`, `directory`, `file` or `log`. */
+  readonly reason?: string;
+  /** The script reached its end. */
+  readonly completed: boolean;
+}
+
+/** The line after the mark: `failed 143 timeout`. */
+const REPORT = /^(done|failed) (\d{1,3})(?: ([a-z]+))?\n/;
+const MAX_REPORT = 64;
+
+/** Reads a result of a runner: the `.res` header, the task's output, the last line. Passes on only the output. */
+export class TaskReportReader {
+  readonly #mark: string | undefined;
+  readonly #onOutput: (bytes: Buffer) => void;
+  #headerRead = false;
+  #waitStatus: number | undefined;
+  #report: TaskReport | undefined;
+  /** Bytes that may be part of a header or of the last line. */
+  #buffer = Buffer.alloc(0);
+
+  /** Without a mark there is no last line. */
+  constructor(mark: string | undefined, onOutput: (bytes: Buffer) => void) {
+    this.#mark = mark === undefined ? undefined : reportPrefix(mark);
+    this.#onOutput = onOutput;
+  }
+
+  push(bytes: Uint8Array): void {
+    this.#buffer = Buffer.concat([this.#buffer, bytes]);
+    if (!this.#headerRead && !this.#readHeader(false)) return;
+    this.#passOutput(false);
+  }
+
+  end(): TaskReport {
+    if (!this.#headerRead) this.#readHeader(true);
+    this.#passOutput(true);
+    if (this.#report !== undefined) return this.#report;
+    return this.#waitStatus === undefined ? { completed: false } : { exit: this.#waitStatus >> 8, completed: false };
+  }
+
+  /** Bytes that are no header are output. */
+  #readHeader(last: boolean): boolean {
+    const header = readResHeader(this.#buffer.toString("latin1", 0, MAX_HEADER));
+    if (header === undefined && !last && this.#buffer.length < MAX_HEADER) return false;
+    this.#headerRead = true;
+    this.#waitStatus = header?.waitStatus;
+    this.#buffer = this.#buffer.subarray(header?.length ?? 0);
+    return true;
+  }
+
+  #passOutput(last: boolean): void {
+    const mark = this.#mark;
+    if (mark === undefined || this.#report !== undefined) {
+      this.#emit(this.#buffer.length);
+      return;
+    }
+    const at = this.#buffer.indexOf(mark, 0, "latin1");
+    if (at < 0) {
+      this.#emit(Math.max(0, this.#buffer.length - (last ? 0 : mark.length - 1)));
+      return;
+    }
+    this.#emit(at);
+    const report = REPORT.exec(this.#buffer.toString("latin1", mark.length, mark.length + MAX_REPORT));
+    if (report === null && !last && this.#buffer.length < mark.length + MAX_REPORT) return;
+    const [all = "", , exit, reason] = report ?? [];
+    if (report !== null) {
+      this.#report = { exit: Number(exit), ...(reason === undefined ? {} : { reason }), completed: true };
+      this.#buffer = this.#buffer.subarray(mark.length + all.length);
+    }
+    // Bytes after it come from a background process and are output, too.
+    this.#emit(this.#buffer.length);
+  }
+
+  #emit(bytes: number): void {
+    if (bytes === 0) return;
+    this.#onOutput(this.#buffer.subarray(0, bytes));
+    this.#buffer = this.#buffer.subarray(bytes);
+  }
 }

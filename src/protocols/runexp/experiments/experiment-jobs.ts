@@ -1,6 +1,4 @@
-/**
- * The experiments of a folder as jobs of a broker: submitted, or resumed from an earlier run; and what the runexp listener needs of them.
- */
+/** The experiments of a folder as jobs of a broker: submitted, or resumed from an earlier run. */
 import type { Core } from "../../../broker/core.js";
 import type { OperationOutput } from "../../../broker/operations/index.js";
 import type { Client } from "../../../client/client.js";
@@ -8,22 +6,21 @@ import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { type Range, rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
-import type { Experiment, Experiments, OpenExperiments } from "../broker/experiments.js";
-import { ResFile, type ResFileOptions } from "../broker/result-file.js";
+import { ResFile, type ResFileOptions } from "../broker/incoming-result.js";
+import type { Experiment, Experiments } from "../broker/runner-tasks.js";
 import { bytesOf, displayName, type Status } from "../messages.js";
-import type { Aftermath } from "./aftermath.js";
-import { readScript } from "./folder.js";
+import { type Aftermath, readScript } from "./folder.js";
 import type { ProgressOutput } from "./progress-output.js";
 
-export const EXPERIMENTS_KEY = "runexp experiments";
-/** Shortest time between two writes of the table of results. */
+const EXPERIMENTS_KEY = "runexp experiments";
+/** The shortest time between two writes of the table of results. */
 const SAVE_MS = 60_000;
-/** An experiment at which so many runners were lost is given up. */
+/** An experiment fails when this many runners were lost while they ran it. */
 const CRASH_LIMIT = 20;
-/** For a worker that is no runner of runexp, and cannot know what to do. */
+/** For a worker that is not a runner. */
 const NO_SCRIPT = Buffer.from("echo 'an experiment runs at a runner of runexp' >&2\nexit 1\n");
 
-export interface ExperimentJobsOptions extends ResFileOptions {
+interface ExperimentJobsOptions extends ResFileOptions {
   /** A path of bytes. */
   readonly runs: string;
 }
@@ -33,9 +30,8 @@ export class ExperimentJobs implements Experiments {
   readonly #options: ExperimentJobsOptions;
   readonly #aftermath: Aftermath;
   readonly #screen: ProgressOutput;
-  /** All that there are, and how many of them were done before. */
   readonly #total: number;
-  readonly #doneBefore: number;
+  readonly #doneBefore: ReadonlySet<string>;
   readonly #byPath: ReadonlyMap<string, Experiment>;
   readonly #tasks = new Map<string, { readonly job: JobId; readonly index: TaskIndex }>();
   readonly #jobs = new Set<JobId>();
@@ -57,37 +53,35 @@ export class ExperimentJobs implements Experiments {
     this.#aftermath = aftermath;
     this.#screen = screen;
     this.#total = all.length;
-    this.#doneBefore = all.length - remaining.length;
+    const left = new Set(remaining.map(({ name }) => name));
+    this.#doneBefore = new Set(all.map(({ name }) => name).filter((name) => !left.has(name)));
     this.#byPath = new Map(remaining.map((one) => [one.path, one]));
   }
 
-  /** The jobs that hold these experiments; those of an earlier run go on, without what needs no running any more. */
+  /** Submits these experiments, or resumes the jobs of an earlier run without those that need not run any more. */
   async submitOrResume(client: Client, remaining: readonly Experiment[], pool: string): Promise<void> {
     const known = new Set<string>();
-    const { jobs } = await client.ask("jobs", { key: EXPERIMENTS_KEY, state: ["open"], limit: 1_000 });
+    const { jobs } = await client.ask("jobs", { batchKey: EXPERIMENTS_KEY, state: ["open"], limit: 1_000 });
     for (const { id } of jobs) {
-      const resumed = await this.#resumeJob(client, id);
-      for (const path of resumed) known.add(path);
+      for (const path of await this.#resumeJob(client, id)) known.add(path);
     }
     const fresh = remaining.filter(({ path }) => !known.has(path));
     if (fresh.length > 0) {
       const job = await client.submit({
         recipe: { kind: "script", content: NO_SCRIPT, type: ".sh" },
         name: "experiments",
-        key: EXPERIMENTS_KEY,
+        batchKey: EXPERIMENTS_KEY,
         entries: fresh.map(({ path }) => bytesOf(path)),
         ...{ pool, crashLimit: CRASH_LIMIT },
       });
-      this.#addTasks(
-        JobId(job.id),
-        fresh.map(({ path }, index) => [index, path]),
-      );
+      const tasks = fresh.map(({ path }, index): [number, string] => [index, path]);
+      this.#addTasks(JobId(job.id), tasks);
     }
     for (const { name } of remaining) this.#aftermath.forget(name);
     this.#aftermath.save();
   }
 
-  /** Which experiments of a job that was begun before are still to be run. */
+  /** The experiments of an earlier job that are still to be run. */
   async #resumeJob(client: Client, id: number): Promise<readonly string[]> {
     const paths = await entriesOf(client, id);
     const ended = new Set<number>();
@@ -95,7 +89,8 @@ export class ExperimentJobs implements Experiments {
     const open = paths.map((path, index): [number, string] => [index, path]).filter(([index]) => !ended.has(index));
     const wanted = open.filter(([, path]) => this.#byPath.has(path));
     const unwanted = rangesOf(open.filter(([, path]) => !this.#byPath.has(path)).map(([index]) => index));
-    if (unwanted.length > 0) await client.job(id).cancel(unwanted as Range[], "it is done, or its script is gone");
+    if (unwanted.length > 0)
+      await client.job(id).cancel(unwanted as Range[], "the experiment is done, or its script is gone");
     if (wanted.length > 0) this.#addTasks(JobId(id), wanted);
     return wanted.map(([, path]) => path);
   }
@@ -108,31 +103,27 @@ export class ExperimentJobs implements Experiments {
     }
   }
 
-  /** All of them have ended. */
   get allEnded(): boolean {
     return this.#open().length === 0;
   }
 
-  /** Some are to be assigned. */
   get someWait(): boolean {
     return this.#open().some(({ waits }) => waits);
   }
 
-  /** Nothing is at a runner. */
   get noneRunning(): boolean {
     return this.#open().every(({ workers }) => workers.length === 0);
   }
 
-  /** Each was assigned at least once. */
+  /** At least once. */
   get allAssigned(): boolean {
-    return this.#doneBefore + this.#assigned.size === this.#total;
+    return this.#doneBefore.size + this.#assigned.size === this.#total;
   }
 
   get failed(): readonly string[] {
     return [...this.#ended].filter(([, status]) => status === "failure").map(([name]) => name);
   }
 
-  /** Whether its result came. */
   hasEnded(name: string): boolean {
     return this.#ended.has(name);
   }
@@ -143,8 +134,12 @@ export class ExperimentJobs implements Experiments {
 
   // Calls of the listener
 
-  experimentOf({ key }: Pick<Job, "key">, _index: TaskIndex, entry: Bytes | undefined): Experiment | undefined {
-    if (key !== EXPERIMENTS_KEY || entry === undefined) return undefined;
+  experimentOf(
+    { batchKey }: Pick<Job, "batchKey">,
+    _index: TaskIndex,
+    entry: Bytes | undefined,
+  ): Experiment | undefined {
+    if (batchKey !== EXPERIMENTS_KEY || entry === undefined) return undefined;
     const path = Buffer.from(entry).toString("latin1");
     return this.#byPath.get(path) ?? { name: path.replace(/\.[^.]*$/, ""), kind: ".sh", path };
   }
@@ -157,15 +152,19 @@ export class ExperimentJobs implements Experiments {
     return this.#tasks.get(name);
   }
 
+  isDone(name: string): boolean {
+    return this.#doneBefore.has(name) || this.#ended.has(name);
+  }
+
   openResult(name: string): ResFile {
     return new ResFile(name, this.#options);
   }
 
   assigned(host: string, name: string): void {
-    // One that returns from a lost runner and is assigned again is no progress.
+    // Not counted again when it returns from a lost runner.
     if (this.#assigned.has(name)) return;
     this.#assigned.add(name);
-    this.#screen.assigned(host, displayName(name), this.#doneBefore + this.#assigned.size, this.#total);
+    this.#screen.assigned(host, displayName(name), this.#doneBefore.size + this.#assigned.size, this.#total);
   }
 
   ended(host: string, name: string, status: Status): void {
@@ -192,7 +191,7 @@ export class ExperimentJobs implements Experiments {
     this.#screen.hostNotice(host, words[standing]);
   }
 
-  whereOpen(worker: WorkerId): OpenExperiments {
+  whereOpen(worker: WorkerId): ReturnType<Experiments["whereOpen"]> {
     if (this.someWait) return "waiting";
     const here = this.#open().every(({ workers }) => workers.every((one) => one === worker));
     return here ? "here" : "elsewhere";

@@ -1,14 +1,13 @@
-/** The output of `experiments`, in the lines that users of queueexp know. */
-
+/** The output of `experiments`, in the format of queueexp. */
 import type { Status } from "../messages.js";
-import { shortDate } from "../runner/dates.js";
+import { shortDate } from "../res-text.js";
 
-export interface ProgressOptions {
-  /** One line that is written over: the usual. */
+interface ProgressOptions {
+  /** One line that is overwritten. */
   readonly progress: boolean;
   /** A line for each experiment that is assigned. */
   readonly assignments: boolean;
-  /** Which ends have a line. */
+  /** Which results get a line. */
   readonly ends: "all" | "none" | Status;
 }
 
@@ -25,7 +24,7 @@ export class ProgressOutput {
     this.#write(`${text}\n`);
   }
 
-  /** An experiment was assigned: so many of all are, or were done before. */
+  /** `done`: experiments that are assigned, or were done before. */
   assigned(host: string, name: string, done: number, total: number): void {
     const percent = (Math.floor((1000 * done) / total) / 10).toFixed(1).padStart(5);
     if (this.#options.progress) this.#write(`[${percent}%] ${done}/${total}\r`);
@@ -43,7 +42,7 @@ export class ProgressOutput {
   }
 }
 
-/** From the options of the command line: -t and -f are the usual, unless --shownames or -q is given. */
+/** From the command line: -t and -f are the default, unless --shownames or -q is given. */
 export function progressOptions(given: {
   readonly progress?: boolean;
   readonly shownames?: boolean;

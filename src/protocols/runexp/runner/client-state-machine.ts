@@ -1,18 +1,19 @@
 /**
- * The runner's side of one connection. The workers of the text are threads that share the connection under a lock; this is what the
- * holder of the lock goes through:
+ * The runner's side of one connection. The workers of the specification are threads that share the connection under a
+ * lock. These are the states of the thread that holds the lock:
  *
- *   1  Initialization  hello: SALUTON was sent, VERSIO is awaited. group: KOMPRENAS was sent, ALIGI is awaited. Then JES is sent
- *   2  WorkerLoop      nobody holds the lock: `requestJob`, `deliver` or `leave` may be called
- *   3  RunJob          asked: PETO was sent, LABORO, FINO, ATENDI or ELIRI is awaited. receiving: PRETA was sent, the script is counted
- *   4  SendOutcome     announced: REZULTO was sent, PRETA is awaited. sending: the output goes out. sent: RICEVIS is awaited
+ *   1  Initialization  hello: SALUTON was sent, VERSIO is awaited. group: KOMPRENAS was sent; after ALIGI, JES is sent
+ *   2  WorkerLoop      no thread holds the lock: `requestJob`, `deliver` or `leave` may be called
+ *   3  RunJob          asked: PETO was sent, its answer is awaited. receiving: PRETA was sent, the script is counted
+ *   4  SendOutcome     announced: REZULTO was sent, PRETA is awaited. sending: the output. sent: RICEVIS is awaited
  *   5  WaitClose       FINO ANKAU was sent
- *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is decided in threads.ts
+ *   6  ClientOnHold    ATENDI or ELIRI was received; the lock is free at once, threads.ts decides what follows
  *
- * `closed` is no state of the text: the manager has sent something that cannot be.
- * Pure: bytes, quiet and requests of the threads go in, messages and callbacks come out.
+ * `closed` is not a state of the specification: the manager sent something wrong. Pure: bytes, quiet and requests of
+ * the threads go in, messages and callbacks come out.
  */
 import {
+  displayName,
   encode,
   type FromManager,
   type FromRunner,
@@ -22,27 +23,22 @@ import {
 } from "../messages.js";
 import { type Closed, type ReadCallbacks, StateMachine } from "../state-machine.js";
 
-export type ClientState =
+type ClientState =
   | { readonly name: "Initialization"; readonly step: "hello" | "group" }
   | { readonly name: "WorkerLoop" }
   | { readonly name: "RunJob"; readonly step: "asked" }
-  | {
-      readonly name: "RunJob";
-      readonly step: "receiving";
-      readonly job: AnnouncedJob;
-      readonly chunks: readonly Buffer[];
-    }
+  | { readonly name: "RunJob"; readonly step: "receiving"; readonly job: AnnouncedJob }
   | { readonly name: "SendOutcome"; readonly step: "announced" | "sending" | "sent" }
   | { readonly name: "WaitClose" };
 
 interface AnnouncedJob {
   readonly name: string;
   readonly kind: string;
-  /** Bytes of the script that have not come yet. */
+  /** The script so far, and the bytes that have not come yet. */
+  readonly chunks: readonly Buffer[];
   readonly bytesLeft: number;
 }
 
-/** What a manager assigns to a runner. */
 export interface Job {
   readonly name: string;
   /** `.sh` or `.m` */
@@ -51,21 +47,20 @@ export interface Job {
 }
 
 export interface ClientCallbacks extends ReadCallbacks<FromManager> {
-  /** One message, one write. `alone`: the next one must not arrive together with it. */
+  /** One message. `alone`: the next must not arrive together with it. */
   write(bytes: Uint8Array, alone: boolean): void;
   sent(message: FromRunner): void;
   joined(): void;
   job(job: Job): void;
   noJob(answer: NoJobReply): void;
-  /** The manager waits for the output of the result that was announced; `sendOutput` is to follow. */
+  /** The manager waits for the output; call `sendOutput`. */
   outputWanted(): void;
   delivered(): void;
-  /** The manager has another version or group: nothing is wrong with the connection. */
+  /** The manager has another version or group. */
   refused(reason: string): void;
 }
 
-/** Scripts above this are refused. */
-export const MAX_SCRIPT = 256 * 1024 * 1024;
+const MAX_SCRIPT = 256 * 1024 * 1024;
 
 export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
   readonly #group: string;
@@ -77,7 +72,6 @@ export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
     this.#callbacks = callbacks;
   }
 
-  /** The connection is there. */
   sendHello(host: string): void {
     this.#send({ type: "SALUTON", host });
   }
@@ -94,7 +88,7 @@ export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
     this.#send({ type: "REZULTO", name, status, size });
   }
 
-  /** All of the output, in as many pieces as it takes; `last` with the last of them. */
+  /** The output in any number of pieces, `last` with the last of them. */
   sendOutput(bytes: Uint8Array, last: boolean): void {
     if (bytes.length > 0) this.#callbacks.write(bytes, false);
     if (!last) return;
@@ -108,7 +102,7 @@ export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
     this.#send({ type: "FINO ANKAU" });
   }
 
-  /** False where the connection is to be ended: the threads may not know it yet. */
+  /** False if the connection is closed: the threads may not know it yet. */
   #maySend(what: string): boolean {
     if (this.current.name === "closed") return false;
     if (this.current.name !== "WorkerLoop") throw new Error(`${what} cannot be sent in ${this.current.name}`);
@@ -122,11 +116,10 @@ export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
 
   protected step(state: ClientState | Closed): void {
     if (state.name === "Initialization") state.step === "hello" ? this.#version() : this.#groupName();
-    else if (state.name === "RunJob")
-      state.step === "asked" ? this.#petoAnswered() : this.#receiving(state.job, state.chunks);
+    else if (state.name === "RunJob") state.step === "asked" ? this.#petoAnswered() : this.#receiving(state.job);
     else if (state.name === "SendOutcome") this.#sending(state.step);
     else if (state.name !== "closed" && this.reader.length > 0)
-      this.fail("the manager sent something that was not asked for");
+      this.fail("the manager sent something that was not requested");
   }
 
   #version(): void {
@@ -162,28 +155,23 @@ export class ClientStateMachine extends StateMachine<ClientState, FromManager> {
     }
     const { name, kind, size } = message;
     if (size > MAX_SCRIPT) {
-      this.fail(`a script of ${size} bytes, ${MAX_SCRIPT} are the most`);
+      this.fail(`the script of ${displayName(name)} has ${size} bytes, ${MAX_SCRIPT} are allowed`);
       return;
     }
-    this.current = { name: "RunJob", step: "receiving", job: { name, kind, bytesLeft: size }, chunks: [] };
+    this.current = { name: "RunJob", step: "receiving", job: { name, kind, chunks: [], bytesLeft: size } };
     this.#send({ type: "PRETA" }, size === 0);
   }
 
-  #receiving(job: AnnouncedJob, chunks: readonly Buffer[]): void {
-    const piece = this.reader.takeData(job.bytesLeft);
-    if (piece.length === 0 && job.bytesLeft > 0) return;
-    const left = job.bytesLeft - piece.length;
-    if (left > 0) {
-      this.current = {
-        name: "RunJob",
-        step: "receiving",
-        job: { ...job, bytesLeft: left },
-        chunks: [...chunks, piece],
-      };
-      return;
+  #receiving({ name, kind, ...before }: AnnouncedJob): void {
+    const piece = this.reader.takeData(before.bytesLeft);
+    const bytesLeft = before.bytesLeft - piece.length;
+    const chunks = [...before.chunks, piece];
+    if (bytesLeft === 0) {
+      this.current = { name: "WorkerLoop" };
+      this.#callbacks.job({ name, kind, content: Buffer.concat(chunks) });
+    } else if (piece.length > 0) {
+      this.current = { name: "RunJob", step: "receiving", job: { name, kind, chunks, bytesLeft } };
     }
-    this.current = { name: "WorkerLoop" };
-    this.#callbacks.job({ name: job.name, kind: job.kind, content: Buffer.concat([...chunks, piece]) });
   }
 
   #sending(step: "announced" | "sending" | "sent"): void {

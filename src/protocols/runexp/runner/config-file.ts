@@ -1,10 +1,10 @@
-/** `~/.runexp`: defaults of a runner or a manager; the command line takes precedence. Lines `key=value`, `#` begins a comment. */
+/** `~/.runexp`: defaults of a runner or manager, in lines `key=value`. `#` begins a comment. */
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { badInput, errnoOf } from "../../../base/errors.js";
 
-export interface RunexpConfig {
+interface RunexpConfig {
   readonly port?: number;
   readonly qmanager?: string;
   readonly hostname?: string;
@@ -28,14 +28,13 @@ export function readRunexpConfig(file = join(process.env.HOME ?? homedir(), ".ru
     if (known === undefined || value === undefined) {
       throw badInput(`${file}: expected port=, qmanager= or hostname=, got ${line}`);
     }
-    if (known === "port") config.port = portOf(value, file);
-    else config[known] = value;
+    if (known !== "port") {
+      config[known] = value;
+      continue;
+    }
+    config.port = Number(value);
+    if (!/^\d{1,5}$/.test(value) || config.port === 0 || config.port > 65_535)
+      throw badInput(`${file}: expected a port from 1 to 65535, got ${value}`);
   }
   return config;
-}
-
-function portOf(text: string, file: string): number {
-  const port = Number(text);
-  if (/^\d{1,5}$/.test(text) && port > 0 && port < 65_536) return port;
-  throw badInput(`${file}: ${text} is no port`);
 }

@@ -1,10 +1,10 @@
 /**
- * A runner: takes jobs of a manager, laboro's or an original one, and runs so many at once.
+ * A runner: takes jobs of a manager, laboro's or an original, and runs several at once.
  *
- *   connecting   no connection: results gather on disk, what runs goes on, the manager is tried again and again
+ *   connecting   no connection: running jobs go on, results go to disk, and it reconnects
  *   joined       JES was sent; the threads request jobs and deliver results
  *   leaving      FINO ANKAU was sent
- *   ended        nothing runs and nothing is open; what could not be delivered is on disk
+ *   ended        nothing runs; undelivered results are on disk
  */
 import { now } from "../../../base/clock.js";
 import { type Log, SILENT } from "../../../base/log.js";
@@ -13,73 +13,68 @@ import { DEFAULT_GROUP, displayName, type RunexpMessage } from "../messages.js";
 import type { Job } from "./client-state-machine.js";
 import { JobProcesses } from "./job-process.js";
 import { type Address, type ConnectionEnd, ManagerConnection } from "./manager-connection.js";
-import { jobHash, type Outcome } from "./outcome.js";
-import { RunnerSpool } from "./spool.js";
+import { jobHash, type Outcome, RunnerSpool } from "./spool.js";
 import { Threads } from "./threads.js";
 
 export interface RunnerOptions {
   readonly manager: Address;
-  /** Its name. */
+  /** Its own name. */
   readonly host: string;
   readonly group?: string;
-  /** Jobs at once. */
   readonly threads: number;
-  /** Where it keeps scripts and undelivered results. */
+  /** For scripts and undelivered results. */
   readonly dir: string;
-  /** Bytes of memory that must be available before another job is requested. */
+  /** Bytes of memory that must be available for another job. */
   readonly minMemory?: number;
-  /** How long a manager that was there, or lets this runner in and nothing more, is tried again; ten minutes if absent. */
+  /** How long it tries to reconnect; ten minutes if absent. */
   readonly reconnectTimeoutMs?: number;
-  /** The first connection is tried again too. */
+  /** Also retry the first connection. */
   readonly retryFirstConnect?: boolean;
-  /** HOLD_MS if absent. */
   readonly holdMs?: number;
   readonly log?: Log;
   readonly on?: Partial<RunnerEvents>;
 }
 
-export interface RunnerEvents {
+interface RunnerEvents {
   joined(): void;
   running(name: string): void;
-  /** ATENDI has come, or a job after it. */
+  /** After ATENDI, and after the next job. */
   onHold(held: boolean): void;
-  /** There is too little memory to request more jobs, or enough again. */
+  /** There is too little memory for another job, or enough again. */
   memory(enough: boolean, available: number): void;
   disconnected(reason: string): void;
   message(from: "runner" | "manager", message: RunexpMessage): void;
-  /** What jobs write to standard error. */
+  /** Of jobs. */
   stderr(bytes: Buffer): void;
 }
 
 export interface RunnerEnd {
-  /** FINO, ELIRI, another version or group, no manager, or `stop` was called. */
+  /** In this order: FINO, ELIRI, another version or group, no manager, `stop`. */
   readonly status: "finished" | "banned" | "refused" | "unreachable" | "stopped";
   readonly reason: string;
-  /** Results that are on disk. */
   readonly spooledResults: number;
-  /** Files of results that the manager has not taken. */
+  /** Files of results that the manager refused. */
   readonly refusedResults: readonly string[];
 }
 
 export interface Runner {
   readonly ended: Promise<RunnerEnd>;
-  /** Requests nothing more; what runs may end and is delivered. With `kill` it is ended, and returns to the manager's queue. */
+  /** Running jobs may end and are delivered. With `kill` they are killed and return to the manager's queue. */
   stop(kill: boolean): void;
 }
 
-/** Between an ATENDI and the next PETO, by the text. */
+/** Time from ATENDI to the next PETO, by the specification. */
 export const HOLD_MS = 10_000;
 const RECONNECT_TIMEOUT_MS = 600_000;
 const FIRST_RECONNECT_DELAY_MS = 100;
 const MAX_RECONNECT_DELAY_MS = 5_000;
-/** A runner that was stopped and has nothing left waits so long for the answer to its PETO. */
+/** How long an idle runner that was stopped waits for the answer to its PETO. */
 const STOP_TIMEOUT_MS = 500;
-/** A result at which the manager has closed the connection so often is given up. */
+/** A result is given up after the manager has closed the connection at it this often. */
 const MAX_REFUSALS = 3;
 
 export const startRunner = (options: RunnerOptions): Runner => new RunexpRunner(options);
 
-/** A result on its way, wherever it lies. */
 interface PendingResult {
   outcome: Outcome;
   onDisk: boolean;
@@ -98,8 +93,8 @@ class RunexpRunner implements Runner {
   readonly #threads: Threads<PendingResult>;
   readonly #memory: MemoryWatch | undefined;
   /**
-   * Results that an earlier process could not deliver, by what they are results of. Each goes out when the same work is assigned again,
-   * and not before: an original manager takes any result, and another one may be at this address by now.
+   * Undelivered results of an earlier process, by script and name. Each is delivered when the same job is assigned
+   * again, not before: another manager may now use this address, and an original accepts any result.
    */
   readonly #recoveredResults: Map<string, Outcome>;
   #end: (end: RunnerEnd) => void = () => {};
@@ -115,10 +110,10 @@ class RunexpRunner implements Runner {
   #reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
   #reconnectTimer: NodeJS.Timeout | undefined;
   #stopTimer: NodeJS.Timeout | undefined;
-  /** Of each thread. */
+  /** By thread. */
   readonly #holdTimers: (NodeJS.Timeout | undefined)[] = [];
   readonly #refusedResults: string[] = [];
-  /** Results on their way to the disk. */
+  /** Results that are being written to disk. */
   #spooling: Promise<void> = Promise.resolve();
 
   constructor(options: RunnerOptions) {
@@ -159,22 +154,23 @@ class RunexpRunner implements Runner {
   stop(kill: boolean): void {
     this.#endStatus = "stopped";
     if (kill) {
-      void this.#finish("it was stopped");
+      void this.#finish("the runner was stopped");
       return;
     }
     this.#threads.stop();
     this.#endIfIdle();
   }
 
-  /** It was stopped, and what it had is done. */
+  /** After `stop`. */
   #endIfIdle(): void {
     if (this.#endStatus !== "stopped" || this.#threads.running > 0) return;
-    if (this.#state === "connecting") void this.#finish("it was stopped");
-    // A laboro manager may have no answer to a PETO for hours. An original one answers at once, and fails if the runner leaves in between.
+    if (this.#state === "connecting") void this.#finish("the runner was stopped");
+    // A laboro manager may leave a PETO unanswered for hours. An original answers at once, and fails if the runner has
+    // left.
     if (this.#state === "joined" && this.#threads.undelivered.length === 0) {
       clearTimeout(this.#stopTimer);
       this.#stopTimer = setTimeout(() => {
-        if (this.#threads.running === 0) void this.#finish("it was stopped");
+        if (this.#threads.running === 0) void this.#finish("the runner was stopped");
       }, STOP_TIMEOUT_MS);
     }
   }
@@ -219,7 +215,7 @@ class RunexpRunner implements Runner {
     this.#threads.connected();
   }
 
-  /** What an earlier process has run already is not run again. */
+  /** A job that an earlier process has run is not run again. */
   #start(thread: number, job: Job): void {
     const work = this.#recoveredResults.size === 0 ? "" : jobKey(job.name, jobHash(job));
     const recovered = this.#recoveredResults.get(work);
@@ -251,7 +247,7 @@ class RunexpRunner implements Runner {
       return;
     }
     if (this.#state === "joined") {
-      // One that lets runners in and ends the connection each time is as good as gone.
+      // A manager that closes each connection at once counts as unreachable.
       if (this.#answered || now() - this.#joinedAt > MAX_RECONNECT_DELAY_MS) {
         this.#downSince = now();
         this.#reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
@@ -273,25 +269,25 @@ class RunexpRunner implements Runner {
       this.#endStatus = this.#endStatus === "stopped" ? "stopped" : "unreachable";
       void this.#finish(reason);
     } else if (this.#endStatus === "stopped" && idle) {
-      void this.#finish("it was stopped");
+      void this.#finish("the runner was stopped");
     } else {
       this.#reconnectTimer = setTimeout(() => this.#connect(), this.#reconnectDelayMs * (0.5 + Math.random() / 2));
       this.#reconnectDelayMs = Math.min(MAX_RECONNECT_DELAY_MS, this.#reconnectDelayMs * 2);
     }
   }
 
-  /** The manager closed the connection at the first result in the queue. */
+  /** The manager closed the connection over the first result in the queue. */
   async #refusal(): Promise<void> {
     const [due] = this.#threads.undelivered;
     if (due === undefined || ++due.refusals < MAX_REFUSALS) return;
     this.#threads.forget(due);
-    // Otherwise the copy that is being written would stay.
+    // Otherwise a copy that is being written would remain.
     await this.#spooling;
     const file = await this.#spool.saveRefused(due.outcome);
     this.#refusedResults.push(file);
     this.#log.warn(
       { job: displayName(due.outcome.name), file },
-      "the manager does not take this result: it was put aside",
+      `the manager refuses the result of ${displayName(due.outcome.name)}: it is in ${file}`,
     );
   }
 
@@ -302,24 +298,25 @@ class RunexpRunner implements Runner {
     }
     const due: PendingResult = { outcome, onDisk: false, refusals: 0 };
     this.#threads.finished(thread, due);
-    if (this.#state === "connecting") this.#spoolResult(due);
-    if (this.#state === "connecting") this.#endIfIdle();
+    if (this.#state !== "connecting") return;
+    this.#spoolResult(due);
+    this.#endIfIdle();
   }
 
-  /** It cannot be delivered now: it must survive this process. */
+  /** It cannot be delivered now and must survive this process. */
   #spoolResult(due: PendingResult): void {
     if (due.onDisk) return;
     due.onDisk = true;
     this.#spooling = this.#spooling.then(async () => {
       try {
         due.outcome = await this.#spool.save(due.outcome);
-        // It went out while it was being written.
+        // It was delivered while it was being written.
         if (due.delivered === true) due.outcome.discard();
       } catch (cause) {
         due.onDisk = false;
         this.#log.error(
           { job: displayName(due.outcome.name), error: String(cause) },
-          "a result cannot be kept on disk",
+          "a result cannot be written to disk; it is lost if this runner ends before it is delivered",
         );
       }
     });

@@ -1,40 +1,37 @@
 /**
- * The connection of a runner to its manager. One message is one write and Nagle's algorithm stays on, because an original manager takes
- * whatever one read gives it for one message. Where a second message would follow at once (JES, PRETA for an empty script) it waits, so
- * that the two do not arrive as one.
+ * The connection of a runner to its manager. An original manager takes the result of one read for one message. So each
+ * message is one write, Nagle's algorithm stays on, and a message that would follow another at once (after JES, or
+ * PRETA for an empty script) is delayed.
  */
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { QUIET_MS } from "../message-reader.js";
-import type { NoJobReply, RunexpMessage } from "../messages.js";
-import { type ClientCallbacks, ClientStateMachine, type Job } from "./client-state-machine.js";
-import type { Outcome } from "./outcome.js";
+import { displayName, QUIET_MS, type RunexpMessage } from "../messages.js";
+import { type ClientCallbacks, ClientStateMachine } from "./client-state-machine.js";
+import type { Outcome } from "./spool.js";
 
 export interface Address {
   readonly host: string;
   readonly port: number;
 }
 
-export interface ManagerConnectionEvents {
-  joined(): void;
-  job(job: Job): void;
-  noJob(answer: NoJobReply): void;
-  delivered(): void;
-  /** Nothing follows. `refused`: the manager has another version or group; a reconnect makes no sense. */
+interface ManagerConnectionEvents extends Pick<ClientCallbacks, "joined" | "job" | "noJob" | "delivered"> {
+  /** Nothing follows. */
   closed(end: ConnectionEnd): void;
-  /** Every message, for a trace. */
+  /** For a trace. */
   message?(from: "runner" | "manager", message: RunexpMessage): void;
 }
 
 export interface ConnectionEnd {
   readonly reason: string;
+  /** The manager has another version or group: a reconnect makes no sense. */
   readonly refused: boolean;
-  /** It ended after REZULTO was sent and before the manager asked for the output. */
+  /** It ended after REZULTO was sent and before PRETA. */
   readonly resultRefused: boolean;
 }
 
 /** Between two messages that must not arrive together. */
 const MESSAGE_GAP_MS = 100;
-/** How long the manager has to send VERSIO and ALIGI. */
+/** For VERSIO and ALIGI. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 const KEEPALIVE_MS = 10_000;
 
@@ -51,7 +48,8 @@ export class ManagerConnection {
 
   constructor(address: Address, host: string, group: string, events: ManagerConnectionEvents) {
     this.#events = events;
-    const callbacks: ClientCallbacks = {
+    this.#states = new ClientStateMachine(group, {
+      ...events,
       write: (bytes, alone) => this.#write(bytes, alone),
       received: (message) => events.message?.("manager", message),
       sent: (message) => events.message?.("runner", message),
@@ -59,10 +57,7 @@ export class ManagerConnection {
         clearTimeout(this.#handshakeTimer);
         events.joined();
       },
-      job: (job) => events.job(job),
-      noJob: (answer) => events.noJob(answer),
       outputWanted: () => void this.#sendOutput(),
-      delivered: () => events.delivered(),
       refused: (reason) => this.#close({ reason, refused: true }),
       protocolError: (reason) => this.#close({ reason, refused: false }),
       startQuietTimer: () => {
@@ -71,8 +66,7 @@ export class ManagerConnection {
           this.#states.quietElapsed();
         }, QUIET_MS);
       },
-    };
-    this.#states = new ClientStateMachine(group, callbacks);
+    });
     this.#socket = connect({ ...address, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS });
     const silent = { reason: "the manager does not answer", refused: false };
     this.#handshakeTimer = setTimeout(() => this.#close(silent), HANDSHAKE_TIMEOUT_MS);
@@ -97,7 +91,7 @@ export class ManagerConnection {
   leave(): void {
     this.#states.leave();
     this.#end = { reason: "the runner has left", refused: false };
-    // Not until the manager closes too: an original one does that when its batch is over.
+    // Does not wait for the manager: an original closes its end when its batch is over.
     this.#socket.end(() => this.#socket.destroy());
   }
 
@@ -129,7 +123,7 @@ export class ManagerConnection {
     const outcome = this.#outcome;
     if (outcome === undefined) return;
     const pieces = outcome.chunks();
-    // In one write: the last of several small ones would wait until the first is acknowledged.
+    // In one write: with Nagle's algorithm the second would wait until the first is acknowledged.
     if (Array.isArray(pieces)) {
       this.#states.sendOutput(Buffer.concat(pieces), true);
       return;
@@ -142,7 +136,10 @@ export class ManagerConnection {
       }
       this.#states.sendOutput(Buffer.alloc(0), true);
     } catch (cause) {
-      this.#close({ reason: `a result cannot be read: ${String(cause)}`, refused: false });
+      this.#close({
+        reason: `the result of ${displayName(outcome.name)} cannot be read: ${String(cause)}`,
+        refused: false,
+      });
     }
   }
 
@@ -157,17 +154,16 @@ export class ManagerConnection {
     clearTimeout(this.#gapTimer);
     const { state } = this.#states;
     const resultRefused = state.name === "SendOutcome" && state.step === "announced";
-    this.#events.closed({ ...(this.#end ?? { reason: "the manager has gone", refused: false }), resultRefused });
+    this.#events.closed({
+      ...(this.#end ?? { reason: "the manager closed the connection", refused: false }),
+      resultRefused,
+    });
   }
 }
 
-const drained = (socket: Socket): Promise<void> =>
-  new Promise((resolve) => {
-    const done = (): void => {
-      socket.off("drain", done);
-      socket.off("close", done);
-      resolve();
-    };
-    socket.once("drain", done);
-    socket.once("close", done);
-  });
+/** Resolves when the socket accepts more data, or is closed. */
+async function drained(socket: Socket): Promise<void> {
+  const over = new AbortController();
+  await Promise.race(["drain", "close"].map((event) => once(socket, event, { signal: over.signal }))).catch(() => {});
+  over.abort();
+}

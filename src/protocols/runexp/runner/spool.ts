@@ -1,20 +1,123 @@
 /**
- * Where a runner keeps its files: scripts while they run, and results that the manager has not taken. A result goes to disk when it
- * cannot be delivered at once, and stays there until RICEVIS. The next runner of the same host for the same manager delivers it when it
- * gets the same script under the same name.
- * A line of JSON says whose it is, the text of the result follows.
+ * The results of a runner. Long output goes to a file while the job runs. A result that cannot be delivered at once
+ * goes to the spool and stays there until RICEVIS. The next runner of the same host for the same manager delivers it
+ * when it gets the same script under the same name. A spooled result is a line of JSON, and then its text.
  */
+import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";
 import { LaboroError } from "../../../base/errors.js";
 import { syncDirectory, writeFully } from "../../../base/files/durable.js";
 import { acquireLock, type Lock } from "../../../base/files/lock.js";
 import { openPrivateDirectory } from "../../../base/files/private-directory.js";
-import { type Outcome, outcomeInFile } from "./outcome.js";
+import type { Status } from "../messages.js";
+import { ResStatusReader } from "../res-text.js";
+import type { Job } from "./client-state-machine.js";
+
+/** More output than this goes to a file. */
+const IN_MEMORY = 1024 * 1024;
+
+export interface Outcome {
+  /** One character a byte. */
+  readonly name: string;
+  readonly status: Status;
+  scriptHash(): string;
+  /** Bytes of the text. */
+  readonly size: number;
+  chunks(): Iterable<Buffer> | AsyncIterable<Buffer>;
+  /** Removes its file. */
+  discard(): void;
+}
+
+export const jobHash = ({ kind, content }: Pick<Job, "kind" | "content">): string =>
+  createHash("sha256").update(`${kind}\0`).update(content).digest("base64url");
+
+export class JobOutput {
+  readonly #path: string;
+  readonly #statusReader = new ResStatusReader();
+  #pieces: Buffer[] = [];
+  #size = 0;
+  #fd: number | undefined;
+  #writeError: string | undefined;
+
+  /** `path`: for long output. */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  get status(): Status {
+    return this.#writeError === undefined ? this.#statusReader.status : "failure";
+  }
+
+  push(bytes: Buffer): void {
+    if (this.#writeError !== undefined) return;
+    this.#statusReader.push(bytes);
+    if (this.#fd === undefined && this.#size + bytes.length <= IN_MEMORY) {
+      this.#pieces.push(bytes);
+      this.#size += bytes.length;
+      return;
+    }
+    try {
+      this.#fd ??= this.#spill();
+      writeFully(this.#fd, bytes, this.#size);
+      this.#size += bytes.length;
+    } catch (cause) {
+      // Its output is lost: it must not count as a success.
+      this.#writeError = cause instanceof Error ? cause.message : String(cause);
+    }
+  }
+
+  #spill(): number {
+    const fd = fs.openSync(this.#path, "w", 0o600);
+    writeFully(fd, Buffer.concat(this.#pieces), 0);
+    this.#pieces = [];
+    return fd;
+  }
+
+  /** `header`: the text before the output, with one character per byte. */
+  outcome(job: Job, header: string): Outcome {
+    const { name } = job;
+    const scriptHash = (): string => jobHash(job);
+    const { status } = this;
+    const lost = this.#writeError === undefined ? "" : `\nrunexp: the output could not be kept: ${this.#writeError}\n`;
+    const head = Buffer.from(header, "latin1");
+    const path = this.#path;
+    const discard = (): void => fs.rmSync(path, { force: true });
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    if (this.#fd !== undefined && lost === "")
+      return {
+        name,
+        scriptHash,
+        status,
+        size: head.length + this.#size,
+        chunks: () => fromFile(path, 0, head),
+        discard,
+      };
+    if (this.#fd !== undefined) discard();
+    const whole = Buffer.concat([head, ...this.#pieces, Buffer.from(lost)]);
+    return { name, scriptHash, status, size: whole.length, chunks: () => [whole], discard: () => {} };
+  }
+}
+
+/** A result whose text is in a file from `offset` on. */
+function outcomeInFile(of: Pick<Outcome, "name" | "status" | "scriptHash">, path: string, offset: number): Outcome {
+  const size = fs.statSync(path).size - offset;
+  return {
+    ...of,
+    size,
+    chunks: () => (size <= IN_MEMORY ? [fs.readFileSync(path).subarray(offset)] : fromFile(path, offset)),
+    discard: () => fs.rmSync(path, { force: true }),
+  };
+}
+
+async function* fromFile(path: string, start: number, head?: Buffer): AsyncIterable<Buffer> {
+  if (head !== undefined) yield head;
+  for await (const piece of fs.createReadStream(path, { start, highWaterMark: 256 * 1024 })) yield piece as Buffer;
+}
 
 const MAX_LINE = 65_536;
 const RETENTION_MS = 30 * 24 * 3_600_000;
-/** Runners of one host for one manager at one time. */
+/** Runners of one host for one manager at a time. */
 const MAX_RUNNERS_PER_HOST = 100;
 
 export class RunnerSpool {
@@ -36,7 +139,7 @@ export class RunnerSpool {
     fs.mkdirSync(this.#results, { recursive: true, mode: 0o700 });
   }
 
-  /** The folder at this path, or one beside it where another runner has that. */
+  /** The folder at this path, or one beside it if another runner has locked that. */
   static open(path: string): RunnerSpool {
     for (let number = 1; ; number++) {
       const dir = number === 1 ? path : `${path}-${number}`;
@@ -50,7 +153,7 @@ export class RunnerSpool {
     }
   }
 
-  /** Results that an earlier process did not deliver. Those older than a month are removed. */
+  /** Results that an earlier process did not deliver. Old ones are removed. */
   undelivered(): Outcome[] {
     const found: Outcome[] = [];
     for (const name of fs.readdirSync(this.#results)) {
@@ -64,7 +167,7 @@ export class RunnerSpool {
     return found;
   }
 
-  /** The same result, on disk. */
+  /** Returns the same result, on disk. */
   async save(outcome: Outcome): Promise<Outcome> {
     const path = join(this.#results, `${++this.#number}.result`);
     const tempFile = `${path}.new`;
@@ -78,7 +181,7 @@ export class RunnerSpool {
     return outcomeInFile({ name, status, scriptHash: () => script }, path, line.length);
   }
 
-  /** The manager does not take it: it is kept for a person to look at. */
+  /** For a result that the manager refuses: kept for the operator. Returns the path. */
   async saveRefused(outcome: Outcome): Promise<string> {
     fs.mkdirSync(this.#refused, { recursive: true, mode: 0o700 });
     const path = join(this.#refused, `${Date.now()}-${++this.#number}.res`);
@@ -109,18 +212,12 @@ async function writeResult(path: string, head: Buffer, outcome: Outcome): Promis
   }
 }
 
-/** Undefined for one that is not whole: its process died before it was. */
+/** Undefined for an incomplete one, whose process died. */
 function readResult(path: string): Outcome | undefined {
   const fd = fs.openSync(path, "r");
   const start = Buffer.alloc(MAX_LINE);
-  let length: number;
   try {
-    length = fs.readSync(fd, start, 0, MAX_LINE, 0);
-  } finally {
-    fs.closeSync(fd);
-  }
-  const end = start.subarray(0, length).indexOf("\n");
-  try {
+    const end = start.subarray(0, fs.readSync(fd, start, 0, MAX_LINE, 0)).indexOf("\n");
     const head = JSON.parse(start.toString("utf8", 0, Math.max(0, end))) as Record<string, unknown>;
     const { name, status, script, size } = head;
     if (typeof name !== "string" || typeof script !== "string") return undefined;
@@ -129,5 +226,7 @@ function readResult(path: string): Outcome | undefined {
     return outcome.size === size ? outcome : undefined;
   } catch {
     return undefined;
+  } finally {
+    fs.closeSync(fd);
   }
 }

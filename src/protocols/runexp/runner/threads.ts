@@ -1,45 +1,42 @@
 /**
- * The workers of the protocol text: threads that share one connection under a lock. Each is in one of its states:
+ * The workers of the specification: threads that share one connection under a lock. The states of a thread:
  *
- *   2  WorkerLoop     has nothing to do and may request a job
+ *   2  WorkerLoop     is idle and may request a job
  *   3  RunJob         requests, receives or runs a job
- *   4  SendOutcome    its job has ended; its result waits for the lock, or is being delivered
- *   5  WaitClose      has ended, as MASTERSTOP is raised; the last one sends FINO ANKAU
- *   6  ClientOnHold   got ATENDI and waits ten seconds, or until another thread gets a job: then the hold is over
+ *   4  SendOutcome    its job has ended; the result waits for the lock, or is being delivered
+ *   5  WaitClose      has ended because of MASTERSTOP; the last thread sends FINO ANKAU
+ *   6  ClientOnHold   got ATENDI; waits ten seconds, or until another thread gets a job
  *
- * Results take the lock before requests. After a reconnect this matters: the manager would assign again what is done.
- *
- * While the connection is down nothing is sent: jobs go on running, and results are kept. Pure: no socket, no clock, no process.
+ * Results take the lock before requests, because after a reconnect the manager would assign finished jobs again. While
+ * the connection is down, jobs keep running and results are kept. Pure: no socket, no clock, no process.
  */
 import type { NoJobReply } from "../messages.js";
 import type { Job } from "./client-state-machine.js";
 
-export type ThreadState = "WorkerLoop" | "RunJob" | "SendOutcome" | "WaitClose" | "ClientOnHold";
+type ThreadState = "WorkerLoop" | "RunJob" | "SendOutcome" | "WaitClose" | "ClientOnHold";
 
-export interface ThreadsCallbacks<Outcome> {
-  /** Whether another job may be requested; where not, `sendNext` is to follow when it may. */
+interface ThreadsCallbacks<Outcome> {
+  /** If false, call `sendNext` when a job may be requested. */
   mayRequestJob(): boolean;
   requestJob(): void;
   deliver(outcome: Outcome): void;
   start(thread: number, job: Job): void;
   leave(): void;
-  /** Call `holdExpired` for this thread in ten seconds. */
+  /** Call `holdExpired` in ten seconds. */
   startHoldTimer(thread: number): void;
 }
 
 interface Thread {
   state: ThreadState;
-  /** What it runs. */
   job?: Job;
 }
 
-/** A result that is not delivered, and the thread that waits for it. */
 interface QueuedResult<Outcome> {
   readonly thread: number;
   readonly outcome: Outcome;
 }
 
-/** What the lock is held for. */
+/** The holder of the lock. */
 type Exchange<Outcome> =
   | { readonly kind: "request"; readonly thread: number }
   | { readonly kind: "result"; readonly outcome: Outcome };
@@ -63,7 +60,7 @@ export class Threads<Outcome> {
     return this.#threads.map(({ state }) => state);
   }
 
-  /** Results that are not delivered, the next one first. */
+  /** The next one first. */
   get undelivered(): readonly Outcome[] {
     return this.#results.map(({ outcome }) => outcome);
   }
@@ -89,7 +86,7 @@ export class Threads<Outcome> {
     const thread = this.#takeRequester();
     if (thread === undefined) return;
     this.#endHolds();
-    // After a reconnect the manager may assign again what already runs here.
+    // After a reconnect the manager may assign a job again that already runs here.
     const same = this.#threads.some(({ job: running }) => running !== undefined && isSame(running, job));
     if (same) {
       this.#set(thread, "WorkerLoop");
@@ -113,21 +110,19 @@ export class Threads<Outcome> {
     this.sendNext();
   }
 
-  /** This thread has been on hold for ten seconds. */
   holdExpired(thread: number): void {
     if (this.#threads[thread]?.state !== "ClientOnHold") return;
     this.#set(thread, "WorkerLoop");
     this.sendNext();
   }
 
-  /** The job of this thread has ended. */
   finished(thread: number, outcome: Outcome): void {
     this.#threads[thread] = { state: "SendOutcome" };
     this.#results.push({ thread, outcome });
     this.sendNext();
   }
 
-  /** The result that is being delivered has arrived. */
+  /** RICEVIS was received. */
   delivered(): void {
     const exchange = this.#exchange;
     if (exchange?.kind !== "result") return;
@@ -136,20 +131,20 @@ export class Threads<Outcome> {
     this.sendNext();
   }
 
-  /** This result is delivered, or given up: its thread goes on. */
+  /** The result is delivered or given up: its thread continues. */
   forget(outcome: Outcome): void {
     const at = this.#results.findIndex((queued) => queued.outcome === outcome);
     const [queued] = at < 0 ? [] : this.#results.splice(at, 1);
     if (queued !== undefined) this.#set(queued.thread, "WorkerLoop");
   }
 
-  /** No thread requests jobs any more; what runs may end. */
+  /** No thread requests jobs any more; running jobs may end. */
   stop(): void {
     this.#stopped = true;
     this.sendNext();
   }
 
-  /** Begins the next exchange with the manager, if there is one. */
+  /** Begins the next exchange with the manager. */
   sendNext(): void {
     if (this.#stopped) this.#endIdle();
     if (!this.#connected || this.#exchange !== undefined || this.#hasLeft) return;
@@ -180,7 +175,7 @@ export class Threads<Outcome> {
     }
   }
 
-  /** Which thread has requested a job. */
+  /** The thread that has requested a job. */
   #takeRequester(): number | undefined {
     const exchange = this.#exchange;
     if (exchange?.kind !== "request") return undefined;

@@ -1,14 +1,11 @@
-/** The client port of a Scale0 listener: requests come in, and each gets one answer or refusal. */
+/** The client port of a Scale0 listener: each request gets one answer or refusal. */
 import { isUtf8 } from "node:buffer";
-import { now } from "../../../base/clock.js";
-import type { ErrorCode } from "../../../base/errors.js";
-import { asLaboroError } from "../../../base/errors.js";
+import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Peer } from "../../zeromq/index.js";
 import {
   type Command,
   type DisconnectCode,
-  disconnectText,
   type MessageIdParameter,
   type Parameters,
   readMessageId,
@@ -17,11 +14,11 @@ import {
   replyCommand,
   workCommandOf,
 } from "../commands.js";
-import { type Envelope, joined, type ReceivedFrames, readFrames } from "../frames.js";
+import { type Envelope, faultOf, joined, type ReceivedFrames, readFrames } from "../frames.js";
 import { ClientRequest, clockError, pong, type Scale0Context, WorkerReply } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
 
-/** Requests under way, of all clients together and of one, and bytes of them. */
+/** Requests without an answer, of all clients and of one, and their bytes. */
 const MAX_REQUESTS = 100_000;
 const MAX_REQUESTS_PER_CLIENT = 20_000;
 const MAX_BYTES = 256 * 1024 * 1024;
@@ -29,11 +26,10 @@ const MAX_BYTES_PER_CLIENT = 128 * 1024 * 1024;
 
 interface ConnectedClient {
   peerSession: PeerSession;
-  /** Its connection is over, and it may come back for its answers. */
+  /** It may reconnect for its answers. */
   disconnected: boolean;
   /** Each with the function that ends it. */
   readonly requests: Map<RequestId, () => void>;
-  /** Bytes of them. */
   bytes: number;
 }
 
@@ -64,7 +60,7 @@ export class ClientConnections {
     if (client === undefined) return;
     client.peerSession.end();
     client.disconnected = true;
-    // A client with an identity of its own may come back for its answers.
+    // A client with its own identity may reconnect for its answers.
     if (peer.identity[0] === 0) {
       for (const [request, done] of [...client.requests]) {
         this.#context.core.requests.cancel(request);
@@ -85,19 +81,17 @@ export class ClientConnections {
     const received = readFrames(frames);
     client.peerSession.received(received);
     if (received.kind === "message") this.#onMessage(client, received);
-    else if (received.kind === "malformed") this.#fault(client, 400, received.why);
-    else if (received.kind === "unknown") this.#fault(client, 501, JSON.stringify(received.command));
-    else this.#fault(client, 501, `${received.word} goes to the worker port`);
+    else client.peerSession.sendFault(...faultOf(received));
   }
 
-  /** A message over the limit: a request is refused, and anything else is a fault. */
+  /** A message over the limit: a request is refused, any other message is a protocol error. */
   dropped(peer: Peer, head: readonly Buffer[], why: string): void {
     const client = this.#clients.get(peer.key);
     if (client === undefined || client.peerSession.ignored) return;
     const received = readFrames(head);
     client.peerSession.received(received);
     const named = received.kind === "message" ? messageIdOf(received) : {};
-    if (Object.keys(named).length === 0) this.#fault(client, 400, why);
+    if (Object.keys(named).length === 0) client.peerSession.sendFault(400, why);
     else client.peerSession.sendDisconnectError(400, why, named);
   }
 
@@ -112,7 +106,7 @@ export class ClientConnections {
         this.#context.onPeerError(client.peerSession.peer.address, why, code);
         this.#refuse(client, named, message.envelope, 503, why);
       } else if (Object.keys(named).length === 0) {
-        this.#fault(client, 400, why);
+        client.peerSession.sendFault(400, why);
       } else {
         client.peerSession.sendDisconnectError(400, why, named);
       }
@@ -125,7 +119,7 @@ export class ClientConnections {
     switch (message.command) {
       case "PING": {
         const { time } = readPing(message.parameters);
-        const fault = clockError(core, time, now());
+        const fault = clockError(core, time);
         if (fault !== undefined) peerSession.sendDisconnectError(409, fault);
         else peerSession.send("PONG", pong(core, time));
         return;
@@ -135,12 +129,10 @@ export class ClientConnections {
         this.#request(client, message);
         return;
       case "NEEDBROKER":
-        if (brokers.list().length === 0)
-          peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
-        else peerSession.send("CHANGEBROKER", { brokers: brokers.list() });
+        peerSession.sendBrokers(brokers.list());
         return;
       default:
-        this.#fault(client, 400, misplaced(message.command, brokers.self.worker_uri));
+        client.peerSession.sendFault(400, misplaced(message.command, brokers.self.worker_uri));
     }
   }
 
@@ -170,7 +162,7 @@ export class ClientConnections {
       if (id !== undefined) client.requests.delete(id);
       this.#removeDisconnected(client.peerSession.peer.key);
     };
-    // A refusal may come before the number is known here.
+    // A refusal may happen before `add` returns.
     id = core.requests.add({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
       done();
       if (error === undefined || error === "LABORO_SERVICE_FAILED") {
@@ -213,12 +205,7 @@ export class ClientConnections {
       client.peerSession.send("CHANGEBROKER", { brokers: this.#context.brokers.others() });
   }
 
-  #fault(client: ConnectedClient, code: 400 | 501, why: string): void {
-    this.#context.onPeerError(client.peerSession.peer.address, disconnectText(code, why));
-    client.peerSession.sendFault(code, why);
-  }
-
-  /** Clients get CHANGEBROKER. A REQ socket would take it for the answer to its next request: it gets it then. */
+  /** A REQ socket would take CHANGEBROKER for the answer to its next request. */
   setDraining(draining: boolean): void {
     const brokers = draining ? this.#context.brokers.others() : [];
     if (brokers.length === 0) return;
@@ -250,12 +237,11 @@ function messageIdOf({ command, parameters }: ReceivedMessage): MessageIdParamet
   try {
     return readMessageId(command, parameters);
   } catch {
-    // It is what is wrong.
     return {};
   }
 }
 
-/** For a client that has put the body of the request there; bytes that are not text are in the frames only. */
+/** For a client that put the body of its request there. Bytes that are not text are in the frames only. */
 function bodyParameter(frames: readonly Uint8Array[]): Parameters {
   const whole = joined(frames);
   return isUtf8(whole) ? { body: Buffer.from(whole).toString() } : {};

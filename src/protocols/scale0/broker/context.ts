@@ -1,10 +1,18 @@
 /** What the client port and the worker port of a Scale0 listener share. */
 import { now } from "../../../base/clock.js";
+import type { Config } from "../../../base/config-value.js";
 import type { ErrorCode } from "../../../base/errors.js";
 import type { GroupBroker } from "../../../broker/config/group.js";
 import type { Core } from "../../../broker/core.js";
-import { readSettings, type Settings } from "../../../model/worker-settings.js";
-import type { BrokerUris, MessageIdParameter, Parameters, WorkCommand } from "../commands.js";
+import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
+import {
+  type BrokerUris,
+  DEFAULT_HEARTBEAT_MS,
+  type MessageIdParameter,
+  type Parameters,
+  type WorkCommand,
+} from "../commands.js";
+import { type ConfigType, writeConfig } from "../config-formats.js";
 
 export interface Scale0Context {
   readonly core: Core;
@@ -15,7 +23,7 @@ export interface Scale0Context {
   onPeerError(address: string, why: string, code?: ErrorCode): void;
 }
 
-/** What goes with a request, for a worker of this protocol: all that the client sent. */
+/** Attached to a request, for a worker of this protocol: the complete message of the client. */
 export class ClientRequest {
   constructor(
     readonly client: string,
@@ -26,7 +34,7 @@ export class ClientRequest {
   ) {}
 }
 
-/** What comes with an answer, for a client of this protocol. */
+/** Attached to an answer, for a client of this protocol. */
 export class WorkerReply {
   constructor(
     readonly body: readonly Uint8Array[],
@@ -35,50 +43,54 @@ export class WorkerReply {
 }
 
 const CLOCK_TOLERANCE_MS = 60_000;
-/** A clock that counts seconds is below this for the next thousand years; one that counts milliseconds has been above it since 1973. */
+/** Smaller times are seconds: as milliseconds they would be before 1973. */
 const SECONDS_BELOW = 100_000_000_000;
 
 const settingsOf = (core: Core): Settings => readSettings(core.config.current.settings);
 
-/** The parameters of PONG. `time` is that of the PING by the text, and the broker's by the later notes: where the PING had none, it is. */
+/**
+ * The parameters of PONG. `time` is that of the PING by the specification, and that of the broker by the later notes.
+ */
 export function pong(core: Core, time?: number): Parameters {
   const broker = Math.round(now());
   return { time: time ?? broker, broker_time: broker, config_version: core.config.current.version };
 }
 
-/** What is wrong with a peer's clock, if so much that something must be. */
-export function clockError(core: Core, time: number | undefined, now: number): string | undefined {
+/** Why a peer's clock is refused, if it is too far off. */
+export function clockError(core: Core, time: number | undefined): string | undefined {
   if (time === undefined) return undefined;
   const { clockTolerance = CLOCK_TOLERANCE_MS } = settingsOf(core);
-  const off = Math.round((Math.abs(time) < SECONDS_BELOW ? time * 1_000 : time) - now);
+  const off = Math.round((Math.abs(time) < SECONDS_BELOW ? time * 1_000 : time) - now());
   if (Math.abs(off) <= clockTolerance) return undefined;
-  return `yours is ${Math.abs(off)} ms ${off > 0 ? "ahead of" : "behind"} the broker's, ${clockTolerance} ms are allowed`;
+  const where = off > 0 ? "ahead of" : "behind";
+  return `yours is ${Math.abs(off)} ms ${where} the broker's, ${clockTolerance} ms are allowed`;
 }
 
 /** The brokers that a peer may use: this one, those of its group, and those in the config. */
 export class Brokers {
   readonly #core: Core;
-  readonly #self: BrokerUris;
+  readonly #self: () => BrokerUris;
 
-  /** `self.identity` is for a broker that is in no group. */
-  constructor(core: Core, self: BrokerUris) {
+  /** The identity of `self` is for a broker without a group. */
+  constructor(core: Core, self: () => BrokerUris) {
     this.#core = core;
     this.#self = self;
   }
 
   get self(): BrokerUris {
-    return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
+    const self = this.#self();
+    return { ...self, identity: this.#core.group?.identity ?? self.identity };
   }
 
-  /** The preferred one first: this one, unless it is drained. Fallbacks last: they open when no other is left. */
+  /** The preferred one first: this one, unless it is drained. Standby brokers last: they open when no other is left. */
   list(): BrokerUris[] {
-    return this.#core.maintenance.draining
-      ? this.others()
-      : [this.self, ...this.others(), ...urisOf(this.#core.group?.standbys?.())];
+    if (this.#core.maintenance.draining) return this.others();
+    return [this.self, ...this.others(), ...urisOf(this.#core.group?.standbys?.())];
   }
 
-  /** Those that a peer can go to now. */
+  /** The other brokers that are open now. */
   others(): BrokerUris[] {
+    const { self } = this;
     const configured = (settingsOf(this.#core).brokers ?? []).flatMap(({ identity, worker_uri, client_uri }) =>
       worker_uri === undefined && client_uri === undefined
         ? []
@@ -86,13 +98,13 @@ export class Brokers {
     );
     const found = new Map<string, BrokerUris>();
     for (const entry of [...this.#alive(), ...configured]) {
-      const own = entry.identity === this.self.identity || entry.worker_uri === this.self.worker_uri;
+      const own = entry.identity === self.identity || entry.worker_uri === self.worker_uri;
       if (!own && !found.has(entry.identity)) found.set(entry.identity, entry);
     }
     return [...found.values()];
   }
 
-  /** One of the group that is known to be there. */
+  /** A broker of the group, if it is alive. */
   alive(identity: string): BrokerUris | undefined {
     return this.#alive().find((entry) => entry.identity === identity);
   }
@@ -107,3 +119,49 @@ const urisOf = (brokers: readonly GroupBroker[] = []): BrokerUris[] =>
     const [client, worker] = listeners.filter(({ name }) => name === "scale0").map(({ url }) => url);
     return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
   });
+
+/** The config of one worker. */
+export class WorkerConfig {
+  readonly #context: Scale0Context;
+  readonly #name: string;
+  #cached: { readonly version: number; readonly settings: Settings } | undefined;
+
+  constructor(context: Scale0Context, name: string) {
+    this.#context = context;
+    this.#name = name;
+  }
+
+  get version(): number {
+    return this.#context.core.config.current.version;
+  }
+
+  get settings(): Settings {
+    const { version } = this;
+    if (this.#cached?.version !== version) this.#cached = { version, settings: readSettings(this.#own()) };
+    return this.#cached.settings;
+  }
+
+  get heartbeatMs(): number {
+    return this.settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS;
+  }
+
+  /** The parameters and the body of CONFIG. The specification has the config among the parameters, so it is in both. */
+  message(type: ConfigType, services: readonly string[]): readonly [Parameters, Uint8Array[]] {
+    const { brokers } = this.#context;
+    const [preferred = brokers.self, ...others] = brokers.list();
+    const config = {
+      ...this.#own(),
+      identity: this.#name,
+      services,
+      heartbeat_interval: this.heartbeatMs,
+      preferred_broker: { ...preferred },
+      brokers: [preferred, ...others].map((entry) => ({ ...entry })),
+    };
+    const text = writeConfig(type, config, this.version);
+    return [{ config_type: type, config_version: this.version, config: text }, [Buffer.from(text)]];
+  }
+
+  #own(): Config {
+    return configFor(this.#context.core.config.current.settings, { name: this.#name, pool: this.#context.pool });
+  }
+}

@@ -1,89 +1,78 @@
 /**
- * A Scale0 worker, at the broker.
+ * The broker's session of a Scale0 worker.
  *
- *   negotiating  CONNECT has come and CONFIG was sent; it is the PING after that which registers the worker
- *   registered   PING has come: it is known to dispatch. Each PING is a heartbeat, and puts it into the LRU queue while
- *                it has fewer requests than slots. A request takes it out, and is in the wait queue until its WORKREPLY
- *   stale        it PINGed with another config version: FORCENEGOTIATE was sent, CONNECT is awaited. What it has, it may answer
- *   forgotten    DISCONNECTERROR was sent, three heartbeats were missed, or its connection is gone; late replies are dropped
+ *   negotiating  CONNECT was received and CONFIG was sent; the next PING registers the worker
+ *   registered   dispatch knows it. Each PING is a heartbeat, and puts it into the LRU queue while it has fewer
+ *                requests than slots. A request removes it from there, and is in the wait queue until its WORKREPLY
+ *   stale        it sent PING with another config version: FORCENEGOTIATE was sent. It may still answer its requests
+ *   forgotten    DISCONNECTERROR was sent, three heartbeats were missed, or the connection was closed
  *
  * A worker of the prototype's dialect is registered by READY and never negotiates.
  *
- * The LRU queue is dispatch's: a worker in it offers one slot more than it uses, any other as many as it uses.
+ * The LRU queue is that of dispatch: a worker in it offers one slot more than it uses, any other as many as it uses.
  */
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
-import type { WorkerPort } from "../../../broker/core.js";
-import { callWorkerProfile } from "../../../broker/sessions/call-tasks.js";
-import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import type { RequestId } from "../../../model/ids.js";
+import { CallWorker, callWorkerProfile, type WorkerCall } from "../../../broker/sessions/call-worker.js";
+import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Entries, Job } from "../../../model/job.js";
 import {
   type ConnectRequest,
   type DisconnectCode,
-  type Parameters,
   type Ping,
+  readWorkIdentifier,
   type WorkCommand,
   workCommandOf,
 } from "../commands.js";
-import type { Message } from "../frames.js";
-import { AssignedWork } from "./assigned-work.js";
-import { clockError, pong, type Scale0Context } from "./context.js";
-import { HeartbeatTimer } from "./heartbeat-timer.js";
+import { joined, type Message } from "../frames.js";
+import { ClientRequest, clockError, pong, type Scale0Context, WorkerConfig, WorkerReply } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
-import { WorkerConfig } from "./worker-config.js";
+import { WaitQueue } from "./wait-queue.js";
 
+const MISSED_HEARTBEATS = 3;
 const PROTOTYPE_HEARTBEAT_MS = 1_000;
 
-export class Scale0WorkerSession implements WorkerPort {
+export class Scale0WorkerSession extends CallWorker {
   readonly #context: Scale0Context;
   readonly #onForgotten: (orderly: boolean) => void;
   readonly #config: WorkerConfig;
-  readonly #work: AssignedWork;
-  readonly #heartbeatTimer: HeartbeatTimer;
+  readonly #waitQueue = new WaitQueue();
+  #heartbeatTimer: NodeJS.Timeout | undefined;
+  /** Duration of the timer. */
+  #silenceMs = 0;
   #peerSession: PeerSession;
-  /** Where its last CONNECT or READY came from. */
+  /** The connection of its last CONNECT or READY. */
   #connectedBy: PeerSession | undefined;
   #dialect: "scale0" | "prototype" = "scale0";
   #state: "negotiating" | "registered" | "stale" | "forgotten" = "negotiating";
-  #profile: WorkerProfile;
   #connect: ConnectRequest = { configType: "JSON", services: undefined, slots: 1, workCommand: undefined };
   #inQueue = false;
   /** Known to dispatch, or about to be. */
   #joined = false;
-  /** FORCENEGOTIATE was sent for its config version, and it has not had the right one since. */
+  /** FORCENEGOTIATE was sent for its config version, and it has not sent the right one since. */
   #warned = false;
-  /** An operator stops it, or the broker is drained: it goes when it has nothing left. */
+  /** The operator stops it, or the broker is drained: it is disconnected when all its requests are answered. */
   #leaving: { readonly code: DisconnectCode; readonly why: string } | undefined;
   #workCommand: WorkCommand | undefined;
-  /** The broker that it prefers. */
   #preferredBroker: string | undefined;
   #requestedHeartbeatMs = 0;
 
   constructor(context: Scale0Context, peerSession: PeerSession, onForgotten: (orderly: boolean) => void) {
+    const { name, peer } = peerSession;
+    const who = { name, pool: context.pool, address: peer.address };
+    super(context.core, callWorkerProfile("scale0", who, [], 0));
     this.#context = context;
     this.#peerSession = peerSession;
     this.#onForgotten = onForgotten;
-    this.#config = new WorkerConfig(context, peerSession.name);
-    const { name, peer } = peerSession;
-    this.#profile = callWorkerProfile("scale0", { name, pool: context.pool, address: peer.address }, [], 0);
-    this.#work = new AssignedWork({
-      core: context.core,
-      worker: this.#profile.id,
-      send: (command, parameters, body) => this.#sendWork(command, parameters, body),
-      onReleased: () => this.#updateProfile(),
-    });
-    this.#heartbeatTimer = new HeartbeatTimer(
-      (silence) => this.disconnect(408, `nothing was heard for ${silence} ms`),
-      () => this.forget(false),
-    );
+    this.#config = new WorkerConfig(context, name);
   }
 
   // Messages of the worker
 
   connect(connect: ConnectRequest): void {
-    if (this.#context.core.standingOf(this.#profile.name).standing === "banned") {
-      this.disconnect(401, `${this.#profile.name} is banned here`);
+    const { name } = this.profile;
+    if (this.core.standingOf(name).standing === "banned") {
+      this.disconnect(401, `${name} is banned here`);
       return;
     }
     this.#dialect = "scale0";
@@ -98,7 +87,7 @@ export class Scale0WorkerSession implements WorkerPort {
   }
 
   ping(ping: Ping): void {
-    const fault = clockError(this.#context.core, ping.time, now());
+    const fault = clockError(this.core, ping.time);
     if (fault !== undefined) {
       this.disconnect(409, fault);
       return;
@@ -112,7 +101,7 @@ export class Scale0WorkerSession implements WorkerPort {
     }
     this.#warned = false;
     this.#state = "registered";
-    this.#peerSession.send("PONG", pong(this.#context.core, ping.time));
+    this.#peerSession.send("PONG", pong(this.core, ping.time));
     if (!this.#redirectIfDraining() && !this.#redirectToPreferred()) this.#enqueue();
   }
 
@@ -145,36 +134,42 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#enqueue();
   }
 
-  reply(message: Message): void {
-    this.#workCommand = workCommandOf(message.command);
+  /** WORKREPLY or TASKREPLY. Dropped if no client waits for it. */
+  reply({ command, parameters, body }: Message): void {
+    this.#workCommand = workCommandOf(command);
     this.#restartHeartbeatTimer();
-    this.#work.reply(message);
+    const call = this.#waitQueue.take(String(Object.values(readWorkIdentifier(parameters))[0]));
+    // First, so that the freed slot is not used before the worker has PINGed.
+    this.#updateProfile();
+    const error: unknown = parameters.error ?? undefined;
+    const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
+    call?.done(joined(body), failed, new WorkerReply(body, error));
     this.#leaveWhenDone();
   }
 
-  /** It fell back on this broker, and prefers another. */
+  /** It prefers another broker and fell back on this one. */
   setPreferredBroker(preferred: string): void {
     this.#preferredBroker = preferred;
   }
 
   // Its connection
 
-  /** It is gone; the worker may be back on another. */
+  /** The worker may reconnect, unless its identity was automatic. */
   disconnected(): void {
-    // An automatic identity belongs to the connection; of one that a worker gave itself nobody knows whether it is gone.
     if (this.#peerSession.peer.identity[0] === 0) {
       this.forget(false);
       return;
     }
     this.#inQueue = false;
     this.#updateProfile();
-    this.#heartbeatTimer.disconnected(this.#heartbeatMs());
+    this.#startTimer(this.#heartbeatMs(), () => this.forget(false));
+    this.#silenceMs = 0;
   }
 
-  /** Checks that it is there while its answers are awaited: an extra PONG does no harm, and fails where it is gone. */
+  /** Checks the connection while answers are awaited: an extra PONG is harmless, and fails if the worker has left. */
   probe(): void {
-    if (this.#work.awaited === 0 || this.#dialect === "prototype") return;
-    this.#peerSession.send("PONG", pong(this.#context.core));
+    if (this.#waitQueue.awaited === 0 || this.#dialect === "prototype") return;
+    this.#peerSession.send("PONG", pong(this.core));
   }
 
   reconnected(peerSession: PeerSession): void {
@@ -182,16 +177,28 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#restartHeartbeatTimer();
   }
 
-  /** CONNECT unasked, on another connection than before: another process of this name, which has nothing of what the first had. */
+  /** An unrequested CONNECT on a new connection: another process, without the requests of the first. */
   get isNewProcess(): boolean {
     return this.#connectedBy !== undefined && this.#connectedBy !== this.#peerSession && this.#state !== "stale";
   }
 
   #restartHeartbeatTimer(): void {
-    if (this.#state !== "forgotten") this.#heartbeatTimer.received(this.#heartbeatMs());
+    if (this.#state === "forgotten") return;
+    const silenceMs = MISSED_HEARTBEATS * this.#heartbeatMs();
+    if (silenceMs === this.#silenceMs) {
+      this.#heartbeatTimer?.refresh();
+      return;
+    }
+    this.#silenceMs = silenceMs;
+    this.#startTimer(silenceMs, () => this.disconnect(408, `nothing was heard for ${silenceMs} ms`));
   }
 
-  /** Longer than the broker's where the worker wants it, never shorter. */
+  #startTimer(ms: number, then: () => void): void {
+    clearTimeout(this.#heartbeatTimer);
+    this.#heartbeatTimer = setTimeout(then, ms);
+  }
+
+  /** A worker may request a longer interval than the broker's, not a shorter one. */
   #heartbeatMs(): number {
     if (this.#dialect === "prototype") return PROTOTYPE_HEARTBEAT_MS;
     return Math.max(this.#config.heartbeatMs, this.#requestedHeartbeatMs);
@@ -199,23 +206,39 @@ export class Scale0WorkerSession implements WorkerPort {
 
   // Messages to the worker
 
-  #sendWork(command: WorkCommand | undefined, more: Parameters, body: readonly Uint8Array[]): void {
+  protected sendCall(call: WorkerCall): void {
+    const { name, service, attempt, attachment } = call;
+    const from = attachment instanceof ClientRequest ? attachment : undefined;
+    const [messageId = ""] = Object.values(from?.messageId ?? {});
+    const identifier =
+      attempt === undefined ? `${from?.client ?? "laboro"}/${messageId}/${name}` : `laboro/${name}/${attempt}`;
+    this.#waitQueue.add(identifier, call);
     this.#inQueue = false;
-    const word = this.#workCommand ?? command ?? "WORKREQUEST";
-    const time = Math.round(now());
-    const id = word === "TASK" ? { id: more.work_request_identifier } : {};
-    const sent = this.#peerSession.send(word, { ...more, ...id, time, config_version: this.#config.version }, body);
+    const word = this.#workCommand ?? from?.workCommand ?? "WORKREQUEST";
+    // The identifier in both spellings of the specification.
+    const named = { work_request_identifier: identifier, work_request_indentifier: identifier };
+    const parameters: Record<string, unknown> = { ...from?.parameters, service, ...named };
+    if (word === "TASK") parameters.id = identifier;
+    parameters.time = Math.round(now());
+    parameters.config_version = this.#config.version;
     // Not at once: dispatch is in the middle of assigning tasks.
-    if (!sent) queueMicrotask(() => this.forget(false));
+    if (!this.#peerSession.send(word, parameters, from?.body ?? [call.body])) queueMicrotask(() => this.forget(false));
+  }
+
+  /** The protocol has no message for it: the worker stays busy with the call. */
+  protected abandonCall(name: string, then: (call: WorkerCall) => void): void {
+    const call = this.#waitQueue.abandon(name);
+    this.#updateProfile();
+    if (call !== undefined) then(call);
   }
 
   sendConfig(): void {
     if (this.#dialect === "scale0") {
-      this.#peerSession.send("CONFIG", ...this.#config.message(this.#connect.configType, this.#profile.services));
+      this.#peerSession.send("CONFIG", ...this.#config.message(this.#connect.configType, this.profile.services));
     }
   }
 
-  /** It has changed: an old version is no fault yet. */
+  /** The config has changed: an old version is not an error yet. */
   configChanged(): void {
     this.#warned = false;
     if (this.#dialect === "scale0" && this.#connect.services === undefined) {
@@ -225,7 +248,6 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#restartHeartbeatTimer();
   }
 
-  /** The broker is to be taken down, or no longer. */
   setDraining(draining: boolean): void {
     if (!draining) {
       this.#leaving = undefined;
@@ -236,14 +258,13 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#redirectIfDraining();
   }
 
-  /** Sent to another broker, where this one is being drained and there is one; it goes when it has nothing left. */
+  /** While this broker is drained and there is another, the worker is sent there once its requests are answered. */
   #redirectIfDraining(): boolean {
-    const { core, brokers } = this.#context;
-    if (!core.maintenance.draining) return false;
-    const others = brokers.others();
+    if (!this.core.maintenance.draining) return false;
+    const others = this.#context.brokers.others();
     if (others.length === 0 || this.#dialect === "prototype") return false;
     const why = "this broker is to be taken down";
-    if (this.#work.awaited === 0) {
+    if (this.#waitQueue.awaited === 0) {
       this.disconnect(301, why, others);
     } else if (this.#leaving === undefined) {
       this.#leaving = { code: 301, why };
@@ -265,34 +286,17 @@ export class Scale0WorkerSession implements WorkerPort {
   }
 
   #leaveWhenDone(): void {
-    if (this.#leaving !== undefined && this.#work.awaited === 0) {
+    if (this.#leaving !== undefined && this.#waitQueue.awaited === 0) {
       this.disconnect(this.#leaving.code, this.#leaving.why);
     }
   }
 
   // WorkerPort
 
-  call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void {
-    this.#work.call(request, service, body, timeoutMs, attachment);
-  }
-
-  cancelCall(request: RequestId): void {
-    this.#work.cancelCall(request);
-  }
-
-  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
-    this.#work.assign(job, tasks, entries);
+  override assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
+    super.assign(job, tasks, entries);
     this.#updateProfile();
   }
-
-  /** It has begun with all that it has. */
-  retract(): void {}
-
-  cancel(tasks: readonly AttemptRange[]): void {
-    this.#work.cancel(tasks);
-  }
-
-  drain(): void {}
 
   stop(): void {
     this.#leaving = { code: 444, why: "the operator stops this worker" };
@@ -306,7 +310,7 @@ export class Scale0WorkerSession implements WorkerPort {
 
   // The end
 
-  /** DISCONNECTERROR, with other brokers CHANGEBROKER, and then it is forgotten. */
+  /** DISCONNECTERROR, and CHANGEBROKER if there are other brokers. Then the worker is forgotten. */
   disconnect(code: DisconnectCode, why: string, brokers: readonly object[] = []): void {
     if (this.#state === "forgotten") return;
     if (this.#dialect === "scale0") {
@@ -319,48 +323,49 @@ export class Scale0WorkerSession implements WorkerPort {
   forget(orderly: boolean): void {
     if (this.#state === "forgotten") return;
     this.#state = "forgotten";
-    this.#heartbeatTimer.stop();
-    this.#work.clear();
+    clearTimeout(this.#heartbeatTimer);
+    this.#waitQueue.clear();
+    this.clearTasks();
     this.#onForgotten(orderly);
-    if (this.#joined) this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
+    if (this.#joined) this.core.workerDisconnected(this.profile.id, this, orderly);
   }
 
   // Its profile
 
-  /** Into the LRU queue, if a slot is free. */
+  /** Puts it into the LRU queue, if a slot is free. */
   #enqueue(): void {
-    const hasFreeSlot = this.#work.busySlots() < this.#connect.slots;
-    this.#inQueue = hasFreeSlot && this.#leaving === undefined && !this.#context.core.maintenance.draining;
+    const hasFreeSlot = this.#waitQueue.busySlots() < this.#connect.slots;
+    this.#inQueue = hasFreeSlot && this.#leaving === undefined && !this.core.maintenance.draining;
     if (this.#joined) this.#updateProfile();
     else this.#join();
   }
 
   #join(): void {
     this.#joined = true;
-    this.#profile = { ...this.#profile, total: { slots: this.#slots() } };
-    const given = this.#profile;
-    this.#context.core.workerJoins(given, [], this).then(
+    this.profile = { ...this.profile, total: { slots: this.#slots() } };
+    const given = this.profile;
+    this.core.workerJoins(given, [], this).then(
       () => {
-        // It may have changed while others were asked what was left of it.
-        if (this.#state !== "forgotten" && this.#profile !== given) this.#context.core.workerChanged(this.#profile);
+        // It may have changed while the store was read.
+        if (this.#state !== "forgotten" && this.profile !== given) this.core.workerChanged(this.profile);
       },
       (cause: unknown) => this.disconnect(503, asLaboroError(cause).message),
     );
   }
 
-  /** Reports the services and slots to dispatch, where they have changed. */
-  #updateProfile(services = this.#profile.services): void {
-    const before = this.#profile;
+  /** Reports changed services and slots to dispatch. */
+  #updateProfile(services = this.profile.services): void {
+    const before = this.profile;
     const slots = this.#slots();
     const same = services.length === before.services.length && services.every((one, i) => one === before.services[i]);
     if (same && slots === before.total.slots) return;
-    this.#profile = { ...before, services, total: { slots } };
+    this.profile = { ...before, services, total: { slots } };
     if (!this.#joined || this.#state === "forgotten") return;
-    if (same) this.#context.core.workerSlots(before.id, slots);
-    else this.#context.core.workerChanged(this.#profile);
+    if (same) this.core.workerSlots(before.id, slots);
+    else this.core.workerChanged(this.profile);
   }
 
   #slots(): number {
-    return this.#work.awaited + (this.#inQueue ? 1 : 0);
+    return this.#waitQueue.awaited + (this.#inQueue ? 1 : 0);
   }
 }

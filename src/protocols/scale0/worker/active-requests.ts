@@ -1,4 +1,5 @@
-/** The requests that a worker is answering, each for the broker that it came from. */
+/** The requests that a worker is answering. Each is answered at the broker that it came from. */
+import { EventEmitter, once } from "node:events";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type Parameters, readWorkIdentifier, replyCommand, workCommandOf } from "../commands.js";
 import type { Message } from "../frames.js";
@@ -6,14 +7,13 @@ import type { Scale0Link } from "./link.js";
 
 export interface Scale0Call {
   readonly service: string;
-  /** All that came with the request. */
   readonly parameters: Parameters;
-  /** Aborted when the worker ends and waits no longer. */
+  /** Aborted when the grace period of a stop is over. */
   readonly signal: AbortSignal;
 }
 
-export type Frame = Uint8Array | string;
-/** Gets the frames of a request, and gives those of its answer. What it throws is the answer too, marked as an error. */
+type Frame = Uint8Array | string;
+/** Gets the frames of a request and returns those of the answer. If it throws, the answer is an error. */
 export type Scale0Handler = (
   body: readonly Uint8Array[],
   call: Scale0Call,
@@ -23,7 +23,7 @@ export class ActiveRequests {
   readonly #services: Readonly<Record<string, Scale0Handler>>;
   readonly #abort = new AbortController();
   readonly #countByLink = new Map<Scale0Link, number>();
-  readonly #waiting = new Set<() => void>();
+  readonly #events = new EventEmitter<{ change: [] }>().setMaxListeners(0);
 
   constructor(services: Readonly<Record<string, Scale0Handler>>) {
     this.#services = services;
@@ -52,10 +52,10 @@ export class ActiveRequests {
     const left = (this.#countByLink.get(link) ?? 1) - 1;
     if (left > 0) this.#countByLink.set(link, left);
     else this.#countByLink.delete(link);
-    for (const recheck of [...this.#waiting]) recheck();
+    this.#events.emit("change");
   }
 
-  /** The text names no service: then it is the only one that is offered here. */
+  /** A request without a service is for the only one. */
   #serviceOf({ service }: Parameters): string {
     const [only, ...others] = Object.keys(this.#services);
     return (service ?? undefined) === undefined && only !== undefined && others.length === 0 ? only : String(service);
@@ -67,23 +67,14 @@ export class ActiveRequests {
     return handler(body, { service, parameters, signal: this.#abort.signal });
   }
 
-  /** When nothing that came from this broker is under way, or nothing is waited for any more. */
+  /** Resolves when all requests of this broker are answered, or after `abort`. */
   async whenIdle(link: Scale0Link): Promise<void> {
-    while (this.#countByLink.has(link) && !this.#abort.signal.aborted) {
-      await new Promise<void>((resolve) => {
-        const recheck = (): void => {
-          this.#waiting.delete(recheck);
-          resolve();
-        };
-        this.#waiting.add(recheck);
-      });
-    }
+    while (this.#countByLink.has(link) && !this.#abort.signal.aborted) await once(this.#events, "change");
   }
 
-  /** Waits no longer. */
   abort(): void {
     this.#abort.abort();
-    for (const recheck of [...this.#waiting]) recheck();
+    this.#events.emit("change");
   }
 }
 

@@ -1,46 +1,46 @@
 /**
- * A Scale0 client: any number of requests at one time, each answered or refused once.
+ * A Scale0 client: any number of requests at a time, each answered or refused once.
  *
- *   connecting   a broker is being connected to; requests wait for it
- *   open         requests go out as they come
+ *   connecting   requests wait for a broker
+ *   open         requests are sent at once
  *   closed       for good
  *
- * A client whose broker does not answer asks the others that it knows with NEEDBROKER; CHANGEBROKER takes it elsewhere.
+ * If its broker does not answer, it sends NEEDBROKER to the others that it knows. CHANGEBROKER takes it elsewhere.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { type BrokerUris, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
-import { Scale0Link } from "./link.js";
-import { CONNECT_TIMEOUT_MS, firstSuccessful, needBroker, RetryDelay, unreachable } from "./registration.js";
+import { CONNECT_TIMEOUT_MS, firstSuccessful, needBroker, RetryDelay, Scale0Link, unreachable } from "./link.js";
 
 export interface Scale0ClientOptions {
   /** The client port of a broker, tcp://HOST:PORT. */
   readonly broker: string;
-  /** Client ports of others, for when that one does not answer. */
+  /** Client ports of other brokers, if that one does not answer. */
   readonly others?: readonly string[];
   readonly identity?: string | undefined;
   readonly curve?: CurveClient | undefined;
   readonly connectTimeoutMs?: number;
-  /** The wait between two changes of broker that follow each other closely: so long at first, ten times as long later. */
+  /** The first delay between changes of the broker; later ones are up to ten times as long. */
   readonly retryMs?: number;
-  /** How long after a request's deadline the broker's own refusal is awaited, because it says more; 2 s if absent. */
+  /** How long after a deadline to wait for the broker's refusal, which is more specific; 2 s if absent. */
   readonly marginMs?: number;
 }
 
-export interface Scale0RequestOptions {
+interface Scale0RequestOptions {
   readonly timeoutMs?: number;
-  /** Let another worker answer where the first is lost. */
+  /** Send it to another worker if the first is lost. */
   readonly retry?: boolean;
 }
 
 type Frames = Uint8Array | string | readonly (Uint8Array | string)[];
 
 interface Pending {
-  /** Where it was asked last. */
+  /** Where it was sent last. */
   link: Scale0Link;
   readonly parameters: Parameters;
   readonly body: readonly Uint8Array[];
+  readonly timer: NodeJS.Timeout;
   readonly resolve: (frames: readonly Uint8Array[]) => void;
   readonly reject: (error: LaboroError) => void;
 }
@@ -53,7 +53,7 @@ export class Scale0Client {
   readonly #options: Scale0ClientOptions;
   readonly #pending = new Map<number, Pending>();
   readonly #links = new Set<Scale0Link>();
-  /** Requests that a broker did not take because it is to be taken down. */
+  /** Requests that a draining broker refused. */
   readonly #redirected = new Set<number>();
   readonly #retryDelay: RetryDelay;
   #numbers = 0;
@@ -70,12 +70,11 @@ export class Scale0Client {
     this.#broker = options.broker;
   }
 
-  /** Where it sends its requests now. */
   get broker(): string {
     return this.#broker;
   }
 
-  /** The frames of the answer. Rejects with LABORO_SERVICE_FAILED where the service says so, and with why there is no answer. */
+  /** The frames of the answer. Rejects with LABORO_SERVICE_FAILED if the service failed, else with the reason. */
   async request(service: string, body: Frames, options: Scale0RequestOptions = {}): Promise<readonly Uint8Array[]> {
     const { timeoutMs = DEFAULT_TIMEOUT, retry = false } = options;
     const { marginMs = MARGIN_MS } = this.#options;
@@ -90,17 +89,7 @@ export class Scale0Client {
         () => this.#settle(id, (pending) => pending.reject(late(timeoutMs))),
         Math.min(timeoutMs + marginMs, FOREVER_MS),
       );
-      const pending: Pending = {
-        ...{ link, parameters, body: frames },
-        resolve: (answer) => {
-          clearTimeout(timer);
-          resolve(answer);
-        },
-        reject: (error) => {
-          clearTimeout(timer);
-          reject(error);
-        },
-      };
+      const pending: Pending = { link, parameters, body: frames, timer, resolve, reject };
       this.#pending.set(id, pending);
       this.#ask(id, pending, link);
     });
@@ -119,7 +108,7 @@ export class Scale0Client {
     await Promise.all([...this.#links].map((link) => link.close()));
   }
 
-  /** Its broker; where that does not answer, one of the others says which to take. */
+  /** Its broker. If that does not answer, one of the others says where to go. */
   async #findBroker(): Promise<Scale0Link> {
     const { broker, others = [] } = this.#options;
     try {
@@ -159,7 +148,7 @@ export class Scale0Client {
 
   #openLink(url: string): Promise<Scale0Link> {
     const { identity, curve } = this.#options;
-    // The broker forgets the connection, and its requests with it.
+    // The broker forgets the requests of a lost connection.
     const reconnectTimeoutMs = 0;
     return Scale0Link.open({ url, identity, curve, connectTimeoutMs: this.#connectTimeoutMs, reconnectTimeoutMs });
   }
@@ -181,7 +170,7 @@ export class Scale0Client {
           );
         } else if (command === "DISCONNECTERROR") {
           const error = disconnectError(parameters);
-          // Not taken, and CHANGEBROKER follows: it is asked again there.
+          // CHANGEBROKER follows; the request is sent again there.
           if (error.status === 301) this.#redirected.add(id);
           else if (parameters.message_id === undefined) this.#refuse(error, link);
           else this.#settle(id, ({ reject }) => reject(error));
@@ -197,7 +186,7 @@ export class Scale0Client {
     }
   }
 
-  /** The next requests go there; what is under way is answered where it was asked. */
+  /** The next requests go there. Those that were accepted are answered on their old link. */
   #changeBroker([first]: readonly BrokerUris[]): void {
     if (first === undefined || first.client_uri === "" || first.client_uri === this.#broker) return;
     this.#broker = first.client_uri;
@@ -220,10 +209,11 @@ export class Scale0Client {
   #settle(id: number, how: (pending: Pending) => void): void {
     const pending = this.#pending.get(id);
     this.#pending.delete(id);
+    clearTimeout(pending?.timer);
     if (pending !== undefined) how(pending);
   }
 
-  /** What was asked on this link, or all. */
+  /** Rejects the requests of this link, or all. */
   #refuse(error: LaboroError, link?: Scale0Link): void {
     for (const [id, pending] of [...this.#pending]) {
       if (link === undefined || pending.link === link) this.#settle(id, ({ reject }) => reject(error));

@@ -1,18 +1,17 @@
-/** What a worker remembers from one start to the next: its last config, with the brokers of the group. */
+/** The last config of a worker, in a file: it names the brokers of the group. */
 import { readFileSync } from "node:fs";
 import { type Config, isConfig, readConfig } from "../../../base/config-value.js";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
-import { type BrokerUris, readBrokers } from "../commands.js";
-import { JsonText } from "../json-text.js";
+import { type BrokerUris, JsonText, readBrokers } from "../commands.js";
 
-export interface CachedConfig {
+interface CachedConfig {
   /** As the broker gave it. */
   readonly version: JsonText | undefined;
   readonly config: Config;
 }
 
-/** Undefined where nothing was remembered yet. */
+/** Undefined if there is no file yet. */
 export function readCachedConfig(path: string): CachedConfig | undefined {
   let text: string;
   try {
@@ -29,7 +28,7 @@ export function readCachedConfig(path: string): CachedConfig | undefined {
   }
 }
 
-/** The version is kept in its JSON text, which is text itself here: a reader of the file must not change it. */
+/** The version is stored as text, so that no reader changes its digits. */
 export function writeCachedConfig(path: string, { version, config }: CachedConfig): void {
   writeFileAtomically(path, `${JSON.stringify({ version: version?.text, config }, null, 2)}\n`);
 }

@@ -1,27 +1,27 @@
 /**
- * The connection of a worker or client to one broker: messages are received one by one, with a deadline.
+ * The connection of a worker or client to one broker, and how another broker of its group is found. Messages are
+ * received one by one, with a deadline.
  *
  *   open     messages come and go
- *   down     the connection is lost; it reconnects by itself. After a timeout it counts as closed
+ *   down     the connection is lost and the socket reconnects. After a timeout the link is closed
  *   closed   for good: the next receive throws the reason
  */
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js";
-import type { Command, Parameters } from "../commands.js";
+import { type BrokerUris, type Command, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { type Message, readMessage, writeFrames } from "../frames.js";
 
-export interface Scale0LinkOptions {
+interface Scale0LinkOptions {
   readonly url: string;
   readonly identity?: string | undefined;
   readonly curve?: CurveClient | undefined;
-  /** How long it may take to be there. */
   readonly connectTimeoutMs: number;
-  /** How long it may be down after that; as long, if absent. */
+  /** How long it may be down later; `connectTimeoutMs` if absent. */
   readonly reconnectTimeoutMs?: number;
 }
 
-/** A message; or that the other end is there, for the first time or again. */
-export type LinkEvent = Message | "opened";
+/** A message, or "opened" when it is connected or reconnected. */
+type LinkEvent = Message | "opened";
 
 export class Scale0Link {
   readonly url: string;
@@ -62,12 +62,12 @@ export class Scale0Link {
     return link;
   }
 
-  /** False where it is not open. */
+  /** False if it is not open. */
   send(command: Command, parameters: Parameters, body: readonly Uint8Array[] = []): boolean {
     return this.#dealer?.send(writeFrames({ command, parameters, body })) ?? false;
   }
 
-  /** Sends CONNECT after a delay. One that waits already is enough. */
+  /** Sends CONNECT after a delay, unless one waits already. */
   connect(parameters: () => Parameters, delayMs: number): void {
     const connect = (): void => {
       this.cancelConnect();
@@ -82,14 +82,14 @@ export class Scale0Link {
     this.#connectTimer = undefined;
   }
 
-  /** Whether a CONFIG that comes now answers a CONNECT. Only the first one does. */
+  /** Whether a CONFIG that is received now answers a CONNECT. Only the first one does. */
   answersConnect(): boolean {
     const answers = this.#awaitsConfig;
     this.#awaitsConfig = false;
     return answers;
   }
 
-  /** The next thing that comes; throws LABORO_BROKER_GONE where none does in time, and what closed the link. */
+  /** The next event. Throws LABORO_BROKER_GONE if none comes in time, and what closed the link. */
   async receive(timeoutMs: number): Promise<LinkEvent> {
     const end = performance.now() + timeoutMs;
     for (;;) {
@@ -119,10 +119,10 @@ export class Scale0Link {
     this.#wakeReader?.();
   }
 
-  close(): Promise<void> {
-    this.fail(gone(`${this.url}: it was closed`));
+  async close(): Promise<void> {
+    this.fail(gone(`${this.url}: the link was closed`));
     this.#closing ??= this.#dealer?.close();
-    return this.#closing ?? Promise.resolve();
+    await this.#closing;
   }
 
   #received(frames: readonly Uint8Array[]): void {
@@ -139,7 +139,7 @@ export class Scale0Link {
   }
 
   get #noAnswer(): string {
-    return `nobody answers at ${this.url}`;
+    return `no broker answers at ${this.url}`;
   }
 
   #startTimeout(why: string, timeoutMs: number): void {
@@ -151,3 +151,72 @@ export class Scale0Link {
 }
 
 const gone = (why: string): LaboroError => new LaboroError("LABORO_BROKER_GONE", why);
+
+/** NEEDBROKER: the brokers to go to. Closes the link. */
+export async function needBroker(
+  link: Scale0Link,
+  parameters: Parameters,
+  timeoutMs: number,
+): Promise<readonly BrokerUris[]> {
+  try {
+    for (;;) {
+      const taken = await link.receive(timeoutMs);
+      if (taken === "opened") link.send("NEEDBROKER", parameters);
+      else if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
+      else if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
+    }
+  } finally {
+    await link.close();
+  }
+}
+
+/** The result of the first attempt that succeeds. Throws the first failure, or a permanent refusal at once. */
+export async function firstSuccessful<From, To>(
+  all: readonly From[],
+  attempt: (one: From) => Promise<To>,
+): Promise<To> {
+  let failed: unknown;
+  for (const one of all) {
+    try {
+      return await attempt(one);
+    } catch (cause) {
+      if (cause instanceof RegistrationRefused) throw cause;
+      failed ??= cause;
+    }
+  }
+  throw failed ?? unreachable("no other broker is known");
+}
+
+/** The broker refuses this worker permanently. */
+export class RegistrationRefused extends Error {
+  constructor(override readonly cause: LaboroError & { readonly status: number }) {
+    super(cause.message);
+  }
+}
+
+export const unreachable = (why: string): LaboroError => new LaboroError("LABORO_BROKER_UNREACHABLE", why);
+
+/** A CONNECT without an answer in this time has failed. */
+export const CONNECT_TIMEOUT_MS = 5_000;
+const RETRY_MS = 500;
+const MAX_FACTOR = 10;
+
+/** The first attempt is made at once. Further attempts wait longer each time. */
+export class RetryDelay {
+  readonly #firstMs: number;
+  #delayMs = 0;
+  #last = Number.NEGATIVE_INFINITY;
+
+  constructor(firstMs = RETRY_MS) {
+    this.#firstMs = firstMs;
+  }
+
+  /** Milliseconds to wait before the next attempt. */
+  next(now = performance.now()): number {
+    const maxMs = MAX_FACTOR * this.#firstMs;
+    this.#delayMs = now - this.#last > 2 * maxMs ? 0 : Math.min(Math.max(2 * this.#delayMs, this.#firstMs), maxMs);
+    const at = Math.max(now, this.#last + this.#delayMs);
+    this.#last = at;
+    return at - now;
+  }
+}

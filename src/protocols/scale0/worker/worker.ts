@@ -1,9 +1,9 @@
 /**
  * A Scale0 worker.
  *
- *   negotiating   a broker was sent CONNECT, or one of its group NEEDBROKER
- *   registered    the broker has answered PING with PONG: requests come, and heartbeats go on
- *   leaving       CONNECT was sent to be taken out of the LRU queue; what is under way is answered, then it ends
+ *   negotiating   CONNECT was sent to a broker, or NEEDBROKER to one of its group
+ *   registered    the broker has answered PING with PONG: requests come, heartbeats go
+ *   leaving       CONNECT was sent, which takes the worker out of the LRU queue; it ends when all requests are answered
  *   ended         for good: stopped, or refused
  *
  * Once it was registered it does not give up: it tries its own broker and those of the group until one answers.
@@ -15,47 +15,48 @@ import { type Config, readConfig } from "../../../base/config-value.js";
 import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
-import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } from "../commands.js";
+import {
+  type BrokerUris,
+  DEFAULT_HEARTBEAT_MS,
+  disconnectError,
+  JsonText,
+  type Parameters,
+  readBrokers,
+} from "../commands.js";
 import { parseConfig } from "../config-formats.js";
 import type { Message } from "../frames.js";
-import { JsonText } from "../json-text.js";
 import { ActiveRequests, type Scale0Handler } from "./active-requests.js";
 import { brokersIn, readCachedConfig, writeCachedConfig } from "./config-cache.js";
-import { Scale0Link } from "./link.js";
 import {
-  awaitRedirect,
   CONNECT_TIMEOUT_MS,
   firstSuccessful,
-  isFinalRefusal,
   needBroker,
-  Redirected,
-  type RegisteringWorker,
   RegistrationRefused,
   RetryDelay,
-  register,
+  Scale0Link,
   unreachable,
-} from "./registration.js";
+} from "./link.js";
 
 export type { Scale0Call, Scale0Handler } from "./active-requests.js";
 
 export interface Scale0WorkerOptions {
-  /** The worker port of its broker, tcp://HOST:PORT; the remembered one if absent. */
+  /** The worker port of its broker, tcp://HOST:PORT; by default the one in the config cache. */
   readonly broker?: string | undefined;
-  /** Where no broker is named and none is remembered. */
+  /** Used if there is no `broker` and none in the config cache. */
   readonly defaultBroker?: string;
-  /** By which the broker knows it; the host's name and the process number if absent. */
+  /** The host name and the process id if absent. */
   readonly identity?: string;
   readonly services: Readonly<Record<string, Scale0Handler>>;
   readonly slots?: number;
-  /** Longer than the config's, if it is to be; never shorter. */
+  /** Only a longer interval than the config's is used. */
   readonly heartbeatMs?: number | undefined;
-  /** Go on where no broker answers at the first start. */
+  /** Retry if no broker answers at the start. */
   readonly keepTrying?: boolean;
-  /** A file for the last config, so that another broker of the group is found when this one is down. */
+  /** A file for the last config, with which another broker of the group is found when this one is down. */
   readonly configCache?: string | undefined;
   readonly curve?: CurveClient | undefined;
   readonly connectTimeoutMs?: number;
-  /** The wait between two attempts that follow each other closely: so long at first, up to ten times as long later. */
+  /** The first delay between attempts; later ones are up to ten times as long. */
   readonly retryMs?: number;
   readonly log?: Log;
   readonly onRegistered?: (broker: string) => void;
@@ -64,29 +65,40 @@ export interface Scale0WorkerOptions {
 export interface Scale0Worker {
   readonly identity: string;
   readonly config: Config;
-  /** Resolves when it was stopped, and rejects where no broker would have it. */
+  /** Resolves when it was stopped. Rejects if no broker accepts it. */
   readonly ended: Promise<void>;
-  /** Answers what it has, and goes; what takes longer than the grace is left. */
+  /** Answers its requests, but waits no longer than the grace period. */
   stop(graceMs?: number): Promise<void>;
 }
 
 const GRACE_MS = 5_000;
+/** Redirects of one attempt. */
+const MAX_REDIRECTS = 5;
+/** Codes with which a broker refuses a worker permanently. */
+const FINAL_CODES = [400, 401, 409, 444, 501];
 
-/** Throws LABORO_BAD_INPUT; what comes later is in `ended`. */
+/** A broker sends this worker to others. */
+class Redirected extends Error {
+  constructor(readonly brokers: readonly BrokerUris[]) {
+    super("moved");
+  }
+}
+
+/** Throws LABORO_BAD_INPUT; later failures are in `ended`. */
 export const startScale0Worker = (options: Scale0WorkerOptions): Scale0Worker => new Worker(options);
 
-class Worker implements Scale0Worker, RegisteringWorker {
+class Worker implements Scale0Worker {
   readonly identity: string;
   readonly ended: Promise<void>;
-  readonly services: readonly string[];
-  readonly connectTimeoutMs: number;
+  readonly #services: readonly string[];
+  readonly #connectTimeoutMs: number;
   readonly #options: Scale0WorkerOptions;
   readonly #log: Log;
   readonly #slots: number;
   readonly #activeRequests: ActiveRequests;
   readonly #retryDelay: RetryDelay;
   #config: Config = {};
-  /** Given back as it came. */
+  /** Returned to the broker unchanged. */
   #version: JsonText | undefined;
   #preferred: string;
   #everRegistered = false;
@@ -98,8 +110,8 @@ class Worker implements Scale0Worker, RegisteringWorker {
     this.#options = options;
     this.#log = options.log ?? SILENT;
     this.identity = options.identity ?? `${hostname()}-${process.pid}`;
-    this.services = Object.keys(options.services);
-    this.connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
+    this.#services = Object.keys(options.services);
+    this.#connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
     this.#slots = options.slots ?? 1;
     this.#activeRequests = new ActiveRequests(options.services);
     this.#retryDelay = new RetryDelay(options.retryMs);
@@ -109,7 +121,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
       this.#version = known.version;
     }
     const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri ?? options.defaultBroker;
-    if (preferred === undefined) throw badInput("no broker is named, and none is remembered");
+    if (preferred === undefined) throw badInput("no broker is given, and the config cache names none");
     parseTcpUrl(preferred);
     this.#preferred = preferred;
     this.ended = this.#run();
@@ -126,12 +138,12 @@ class Worker implements Scale0Worker, RegisteringWorker {
   }
 
   async stop(graceMs = GRACE_MS): Promise<void> {
-    // Nothing new comes after the CONFIG that answers this.
-    if (!this.#stopping && this.#link !== undefined) this.connect(this.#link);
+    // No request comes after the CONFIG that answers this.
+    if (!this.#stopping && this.#link !== undefined) this.#connect(this.#link);
     this.#stop.abort();
     const graceTimer = setTimeout(() => {
       this.#activeRequests.abort();
-      this.#link?.fail(unreachable("it is stopped"));
+      this.#link?.fail(unreachable("the worker was stopped"));
     }, graceMs);
     await this.ended.catch(() => {});
     clearTimeout(graceTimer);
@@ -140,7 +152,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
   // The main loop
 
   async #run(): Promise<void> {
-    for (; !this.#stopping; await this.waitForRetry()) {
+    for (; !this.#stopping; await this.#waitForRetry()) {
       try {
         const link = await this.#unlessStopped(this.#findBroker());
         if (link === undefined) return;
@@ -148,13 +160,13 @@ class Worker implements Scale0Worker, RegisteringWorker {
       } catch (cause) {
         if (this.#stopping) return;
         if (cause instanceof RegistrationRefused) {
-          // The operator has stopped it.
+          // The operator stops it.
           if (cause.cause.status === 444) return;
           throw cause.cause;
         }
         const error = asLaboroError(cause);
         if (!this.#everRegistered && this.#options.keepTrying !== true) throw unreachable(error.message);
-        this.#log.warn({ code: error.code }, `no broker: ${error.message}; it is tried again`);
+        this.#log.warn({ code: error.code }, `no broker, retrying: ${error.message}`);
       }
     }
   }
@@ -166,21 +178,24 @@ class Worker implements Scale0Worker, RegisteringWorker {
     return undefined;
   }
 
-  /** Its own broker; where that does not answer, one of the group says which to take. */
+  /** Registers with its own broker. If that does not answer, a broker of the group says where to go. */
   async #findBroker(): Promise<Scale0Link> {
     try {
-      return this.#registered(await register(this, this.#preferred));
+      return this.#registered(await this.#register(this.#preferred));
     } catch (cause) {
       if (cause instanceof RegistrationRefused || this.#stopping) throw cause;
       const known = brokersIn(this.#config);
       const others = known.map(({ worker_uri }) => worker_uri).filter((uri) => uri !== this.#preferred && uri !== "");
       if (others.length === 0) throw cause;
-      this.#log.warn({ broker: this.#preferred }, `${asLaboroError(cause).message}: the group is asked for another`);
+      this.#log.warn(
+        { broker: this.#preferred },
+        `asking the group for another broker: ${asLaboroError(cause).message}`,
+      );
       const own = known.find(({ worker_uri }) => worker_uri === this.#preferred)?.identity;
       return await firstSuccessful(others, async (uri) => {
-        const request = { identity: this.identity, services: this.services, preferred_broker: own };
-        const brokers = await needBroker(await this.openLink(uri), request, this.connectTimeoutMs);
-        return this.#registered(await firstSuccessful(brokers, (one) => register(this, one.worker_uri)));
+        const request = { identity: this.identity, services: this.#services, preferred_broker: own };
+        const brokers = await needBroker(await this.#openLink(uri), request, this.#connectTimeoutMs);
+        return this.#registered(await firstSuccessful(brokers, (one) => this.#register(one.worker_uri)));
       });
     }
   }
@@ -193,33 +208,98 @@ class Worker implements Scale0Worker, RegisteringWorker {
     return link;
   }
 
-  /** Until it has to go elsewhere, or is stopped. */
+  /** CONNECT, CONFIG, PING, PONG. Follows redirects. Throws LABORO_BROKER_…, or RegistrationRefused. */
+  async #register(url: string, redirects = { left: MAX_REDIRECTS }): Promise<Scale0Link> {
+    const link = await this.#openLink(url);
+    try {
+      await this.#negotiate(link);
+      return link;
+    } catch (cause) {
+      await link.close();
+      if (!(cause instanceof Redirected)) throw cause;
+      if (redirects.left-- <= 0) throw unreachable(`redirected ${MAX_REDIRECTS} times, the last time by ${url}`);
+      await this.#waitForRetry();
+      return firstSuccessful(cause.brokers, ({ worker_uri }) => this.#register(worker_uri, redirects));
+    }
+  }
+
+  /** Until PONG comes. */
+  async #negotiate(link: Scale0Link): Promise<void> {
+    const end = performance.now() + this.#connectTimeoutMs;
+    let stale = false;
+    let received = false;
+    for (;;) {
+      const left = end - performance.now();
+      if (received && left <= 0) throw this.#notRegistered(link);
+      const taken = await link.receive(Math.max(1, left)).catch((cause: unknown) => {
+        throw received && performance.now() >= end ? this.#notRegistered(link) : cause;
+      });
+      if (taken === "opened") {
+        this.#connect(link);
+        continue;
+      }
+      received = true;
+      const { command, parameters } = taken;
+      if (command === "CONFIG") {
+        this.#configReceived(taken, link);
+      } else if (command === "PONG") {
+        return;
+      } else if (command === "FORCENEGOTIATE") {
+        this.#renegotiate(link);
+      } else if (command === "CHANGEBROKER") {
+        throw new Redirected(readBrokers(parameters.brokers));
+      } else if (command === "DISCONNECTERROR") {
+        const error = disconnectError(parameters);
+        if (error.status === 301) await this.#awaitRedirect(link);
+        if (FINAL_CODES.includes(error.status) || (error.status === 426 && stale)) throw new RegistrationRefused(error);
+        if (error.status !== 426 && error.status !== 408) throw error;
+        stale = true;
+        this.#renegotiate(link);
+      }
+    }
+  }
+
+  #notRegistered({ url }: Scale0Link): Error {
+    return unreachable(`${url} did not register this worker in ${this.#connectTimeoutMs} ms`);
+  }
+
+  /** After 301: CHANGEBROKER follows, or is sent on request. */
+  async #awaitRedirect(link: Scale0Link): Promise<never> {
+    link.send("NEEDBROKER", { identity: this.identity, services: this.#services });
+    for (;;) {
+      const taken = await link.receive(this.#connectTimeoutMs);
+      if (taken !== "opened" && taken.command === "CHANGEBROKER")
+        throw new Redirected(readBrokers(taken.parameters.brokers));
+    }
+  }
+
+  /** Until it is redirected or stopped. */
   async #serve(link: Scale0Link): Promise<void> {
     this.#link = link;
     let interval = this.#heartbeatMs();
-    let pingTimer = setInterval(() => this.ping(link), interval);
+    let pingTimer = setInterval(() => this.#ping(link), interval);
     try {
-      if (this.#stopping) this.connect(link);
+      if (this.#stopping) this.#connect(link);
       for (;;) {
         const taken = await link.receive(3 * interval);
-        if (taken === "opened") this.ping(link);
+        if (taken === "opened") this.#ping(link);
         else await this.#handleMessage(taken, link);
         if (this.#stopping && taken !== "opened" && taken.command === "CONFIG") break;
         if (this.#heartbeatMs() === interval) continue;
         interval = this.#heartbeatMs();
         clearInterval(pingTimer);
-        pingTimer = setInterval(() => this.ping(link), interval);
+        pingTimer = setInterval(() => this.#ping(link), interval);
       }
     } catch (cause) {
       if (!(cause instanceof Redirected)) throw cause;
       const [first] = cause.brokers;
       if (first !== undefined && first.worker_uri !== "") this.#preferred = first.worker_uri;
-      this.#log.info({ broker: first?.worker_uri }, "the broker says to go to another");
+      this.#log.info({ broker: first?.worker_uri }, `${link.url} sends this worker to another broker`);
     } finally {
       clearInterval(pingTimer);
       link.cancelConnect();
       this.#link = undefined;
-      // Requests of this broker are answered there, while another broker is being found.
+      // Requests of this broker are answered while the next one is found.
       const left = this.#activeRequests.whenIdle(link).then(() => link.close());
       if (this.#stopping) await left;
     }
@@ -231,57 +311,55 @@ class Worker implements Scale0Worker, RegisteringWorker {
       case "WORKREQUEST":
       case "TASK":
         void this.#activeRequests.handle(message, link).then(() => {
-          if (this.#link === link) this.ping(link);
+          if (this.#link === link) this.#ping(link);
         });
         // Another slot may be free.
-        if (this.#activeRequests.count < this.#slots) this.ping(link);
+        if (this.#activeRequests.count < this.#slots) this.#ping(link);
         return;
       case "CONFIG":
-        this.configReceived(message, link);
+        this.#configReceived(message, link);
         return;
       case "FORCENEGOTIATE":
-        this.renegotiate(link);
+        this.#renegotiate(link);
         return;
       case "CHANGEBROKER":
         throw new Redirected(readBrokers(parameters.brokers));
       case "DISCONNECTERROR": {
         const error = disconnectError(parameters);
-        if (error.status === 301) await awaitRedirect(this, link);
-        // After any other code the broker has forgotten this worker, which registers again.
-        throw isFinalRefusal(error.status) ? new RegistrationRefused(error) : error;
+        if (error.status === 301) await this.#awaitRedirect(link);
+        // After other codes the worker registers again.
+        throw FINAL_CODES.includes(error.status) ? new RegistrationRefused(error) : error;
       }
       default:
         return;
     }
   }
 
-  // RegisteringWorker
-
-  openLink(url: string): Promise<Scale0Link> {
-    const { identity, connectTimeoutMs } = this;
-    return Scale0Link.open({ url, identity, connectTimeoutMs, curve: this.#options.curve });
+  #openLink(url: string): Promise<Scale0Link> {
+    const { identity } = this;
+    return Scale0Link.open({ url, identity, connectTimeoutMs: this.#connectTimeoutMs, curve: this.#options.curve });
   }
 
-  connect(link: Scale0Link, delayMs = 0): void {
+  #connect(link: Scale0Link, delayMs = 0): void {
     link.connect(() => this.#connectParameters(), delayMs);
   }
 
-  waitForRetry(): Promise<void> {
+  #waitForRetry(): Promise<void> {
     return sleep(this.#retryDelay.next(), undefined, { signal: this.#stop.signal }).catch(() => {});
   }
 
-  renegotiate(link: Scale0Link): void {
-    this.connect(link, this.#retryDelay.next());
+  #renegotiate(link: Scale0Link): void {
+    this.#connect(link, this.#retryDelay.next());
   }
 
-  /** The version in the text's spelling, and in that of all other messages. */
+  /** The version in both spellings of the specification. */
   #connectParameters(): Parameters {
     const version = this.#version === undefined ? {} : { configversion: this.#version, config_version: this.#version };
-    return { config_type: "JSON", ...version, services: this.services, slots: this.#slots };
+    return { config_type: "JSON", ...version, services: this.#services, slots: this.#slots };
   }
 
-  /** A config that comes unasked is acknowledged by the next heartbeat. */
-  configReceived({ parameters, body: [frame] }: Message, link: Scale0Link): void {
+  /** A config that answers no CONNECT is acknowledged by the next heartbeat. */
+  #configReceived({ parameters, body: [frame] }: Message, link: Scale0Link): void {
     const { config_version: version, config } = parameters;
     try {
       const given: unknown = frame === undefined ? config : Buffer.from(frame).toString();
@@ -290,13 +368,13 @@ class Worker implements Scale0Worker, RegisteringWorker {
       const { configCache } = this.#options;
       if (configCache !== undefined) writeCachedConfig(configCache, { version: this.#version, config: this.#config });
     } catch (cause) {
-      this.#log.warn({ error: String(cause) }, "the broker's config cannot be used");
+      this.#log.warn({ error: String(cause) }, `${link.url} sent a config that cannot be used; the old one stays`);
     }
-    if (link.answersConnect()) this.ping(link);
+    if (link.answersConnect()) this.#ping(link);
   }
 
-  /** A heartbeat, and the sign that a slot is free: the broker counts the requests that it has assigned. */
-  ping(link: Scale0Link): void {
+  /** A heartbeat that also asks for work: the broker counts the free slots. */
+  #ping(link: Scale0Link): void {
     if (this.#stopping) return;
     const version = this.#version === undefined ? {} : { config_version: this.#version };
     link.send("PING", { heartbeat_interval: this.#heartbeatMs(), time: Date.now(), ...version });

@@ -29,32 +29,53 @@ CREATE SEQUENCE laboro.job_number;
 CREATE TABLE laboro.job (
   id bigint PRIMARY KEY,
   created double precision NOT NULL,
-  ended_at double precision,
   count integer NOT NULL,
   cursor integer NOT NULL,
   -- How often it was reopened after its end.
   reopen_count integer NOT NULL DEFAULT 0,
-  ended_state smallint,
   has_entries boolean NOT NULL,
   held boolean NOT NULL,
-  -- The transaction that last changed what concerns other brokers, and the broker; 0 where several have changed it.
-  changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  changed_by bigint NOT NULL,
   name text COLLATE "C" NOT NULL,
   pool text COLLATE "C" NOT NULL,
-  key text COLLATE "C",
+  batch_key text COLLATE "C",
   idempotency_key text COLLATE "C",
+  -- has_key: no other job may have the key now. Kept after the end of the job until another one asks for it.
+  key text COLLATE "C",
+  has_key boolean NOT NULL DEFAULT false,
+  key_for_ms double precision,
   cancel_reason text,
   cancels int4multirange NOT NULL DEFAULT '{}',
   spec bytea NOT NULL
-) WITH (fillfactor = 80);
-CREATE INDEX job_open ON laboro.job (id) WHERE ended_at IS NULL;
+) WITH (fillfactor = 90);
 CREATE INDEX job_name ON laboro.job (name, id);
 CREATE INDEX job_pool ON laboro.job (pool, id);
+CREATE INDEX job_batch_key ON laboro.job (batch_key, id) WHERE batch_key IS NOT NULL;
 CREATE INDEX job_key ON laboro.job (key, id) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_has_key ON laboro.job (key) WHERE has_key;
 CREATE UNIQUE INDEX job_idempotency_key ON laboro.job (idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX job_ended ON laboro.job (ended_at) WHERE ended_at IS NOT NULL;
-CREATE INDEX job_changed ON laboro.job (changed_xid);
+
+-- What changes of a job and is searched for. Apart from table job: its rows are long and have many indexes, none on a column that changes.
+CREATE TABLE laboro.job_state (
+  job bigint PRIMARY KEY,
+  ended_at double precision,
+  -- The transaction that last changed what concerns other brokers, and the broker; 0 where several have changed it.
+  changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  changed_by bigint NOT NULL,
+  -- While it is delayed; relative: counted from its submission.
+  not_before double precision,
+  keep_ms double precision,
+  keep_failed_ms double precision,
+  ended_state smallint,
+  relative boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX job_open ON laboro.job_state (job) WHERE ended_at IS NULL AND not_before IS NULL;
+CREATE INDEX job_delayed ON laboro.job_state (job) WHERE ended_at IS NULL AND not_before IS NOT NULL;
+CREATE INDEX job_not_before ON laboro.job_state (relative, not_before) WHERE ended_at IS NULL AND not_before IS NOT NULL;
+CREATE INDEX job_ended ON laboro.job_state (ended_state, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX job_own_keep ON laboro.job_state ((ended_at + CASE ended_state WHEN 0 THEN keep_ms ELSE keep_failed_ms END))
+  WHERE ended_at IS NOT NULL AND keep_failed_ms IS NOT NULL;
+CREATE INDEX job_unsuccessful ON laboro.job_state (ended_state, job) WHERE ended_state <> 0;
+CREATE INDEX job_changed ON laboro.job_state (changed_xid);
 
 CREATE TABLE laboro.job_counters (
   job bigint NOT NULL,
@@ -80,17 +101,21 @@ CREATE TABLE laboro.task_range (
   job bigint NOT NULL,
   epoch bigint,
   not_before double precision NOT NULL,
+  wait_ms double precision,
   first integer NOT NULL,
   last integer NOT NULL,
   attempt integer NOT NULL,
   failures integer NOT NULL,
   crashes integer NOT NULL,
   avoid text COLLATE "C",
-  worker text COLLATE "C"
+  worker text COLLATE "C",
+  -- The limits that its tasks count against while a broker owns it, with commas between them (limit-rows.ts).
+  limit_names text COLLATE "C"
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX task_range_released ON laboro.task_range (job, first) WHERE epoch IS NULL;
 CREATE INDEX task_range_owned ON laboro.task_range (epoch, job) WHERE epoch IS NOT NULL;
 CREATE INDEX task_range_claimed ON laboro.task_range (worker) WHERE worker IS NOT NULL;
+CREATE INDEX task_range_limited ON laboro.task_range (id) WHERE limit_names IS NOT NULL AND epoch IS NOT NULL;
 
 CREATE TABLE laboro.worker (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -112,6 +137,10 @@ CREATE TABLE laboro.result (
   error text,
   -- All of it where it is small (small-output.ts); otherwise it is in table output.
   output bytea,
+  -- What the handler returned, or the error that it threw.
+  value bytea,
+  cpu_ms bigint,
+  peak_memory bigint,
   PRIMARY KEY (job, idx)
 );
 CREATE INDEX result_unsuccessful ON laboro.result (job, state, idx) WHERE state <> 0;
@@ -145,4 +174,29 @@ CREATE TABLE laboro.key_value (
   changed_by bigint NOT NULL,
   PRIMARY KEY (bucket, key)
 );
+
+-- Starts of tasks that count against the rate of a limit, for the interval of that rate.
+CREATE TABLE laboro.limit_start (
+  name text COLLATE "C" NOT NULL,
+  epoch bigint NOT NULL,
+  at double precision NOT NULL,
+  count integer NOT NULL,
+  PRIMARY KEY (name, epoch, at)
+);
+
+CREATE TABLE laboro.schedule (
+  name text COLLATE "C" PRIMARY KEY,
+  revision bigint NOT NULL,
+  -- When its next run is started; none while it is paused and after its end.
+  next_at double precision,
+  spec bytea NOT NULL,
+  state text NOT NULL,
+  last_job bigint,
+  former_job bigint,
+  -- As in table job.
+  changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  changed_by bigint NOT NULL
+);
+CREATE INDEX schedule_next ON laboro.schedule (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedule_changed ON laboro.schedule (changed_xid);
 `;

@@ -5,8 +5,9 @@
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
 import { initialSchema } from "./001-initial-schema.js";
+import { submitFunction } from "./submit-function.js";
 
-export const MIGRATIONS: readonly string[] = [initialSchema];
+export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction];
 
 /** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";

@@ -6,7 +6,7 @@ import { multirange, validText } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
-import { addToJobCounters, SET_CHANGED } from "../statements.js";
+import { addToJobCounters, isOpen, markChanged } from "../statements.js";
 
 /** $1 job, $2 ranges, $3 reason, $4 whether to leave out what workers have. The job's row is locked against every other change. */
 export const CANCEL = `
@@ -16,7 +16,7 @@ WITH claimed AS MATERIALIZED (
 asked AS MATERIALIZED (
   SELECT id, count, cursor,
     cancels + ($2::int4multirange * int4multirange(int4range(0, count)) - (SELECT tasks FROM claimed)) AS cancels
-  FROM laboro.job WHERE id = $1::bigint AND ended_at IS NULL),
+  FROM laboro.job JOIN laboro.job_state s ON s.job = id WHERE id = $1::bigint AND ${isOpen("s")}),
 beyond AS MATERIALIZED (
   SELECT id, CASE WHEN int4multirange(int4range(cursor, count)) <@ cancels THEN count - cursor ELSE 0 END AS tasks FROM asked),
 free AS MATERIALIZED (
@@ -27,8 +27,9 @@ trimmed AS (
   FROM free f WHERE p.id = f.id AND NOT isempty(f.stays) AND f.size > upper(f.stays) - lower(f.stays)),
 gone AS (DELETE FROM laboro.task_range p USING free f WHERE p.id = f.id AND isempty(f.stays)),
 marked AS (
-  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason), cursor = j.cursor + b.tasks, ${SET_CHANGED}
+  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason), cursor = j.cursor + b.tasks
   FROM asked a JOIN beyond b USING (id) WHERE j.id = a.id),
+changed AS (${markChanged("SELECT id FROM asked")}),
 counted AS MATERIALIZED (
   SELECT b.id AS job, 0 AS bytes, 0 AS succeeded, 0 AS failed,
     b.tasks + (SELECT coalesce(sum(size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END), 0) FROM free) AS cancelled

@@ -6,15 +6,16 @@ import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import type { Range } from "../../../model/ranges.js";
 import { booleanArray, numberArray, textArray } from "../arrays.js";
 import { type BatchContext, MustRunSeparately } from "../batch-context.js";
+import { addStarts } from "../limit-rows.js";
 import type { IndexedWrite } from "../stages.js";
-import { OWN_EPOCH } from "../statements.js";
+import { owned } from "../statements.js";
 
 /** $1 task ranges to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
 const CUTS = "unnest($1::bigint[], $2::int[], $3::int[], $4::boolean[]) AS c (id, first, last, several)";
 /** $5 to $10 the claims, $11 to $13 the cut that each is part of. */
 const CLAIMS = `unnest($5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::int[], $10::text[], $11::int[], $12::int[], $13::boolean[])
   AS a (id, range_id, first_task, last_task, attempt, worker, first, last, several)`;
-const WAITS = `p.epoch = ${OWN_EPOCH} AND p.worker IS NULL`;
+const WAITS = `${owned("p")} AND p.worker IS NULL`;
 const fits = (cut: string): string =>
   `p.first <= ${cut}.first AND p.last >= ${cut}.last AND (p.first = ${cut}.first OR (p.last = ${cut}.last AND NOT ${cut}.several))`;
 
@@ -24,8 +25,10 @@ WITH found AS MATERIALIZED (
   JOIN laboro.task_range p ON p.id = c.id JOIN laboro.job j ON j.id = p.job
   WHERE ${WAITS}),
 made AS (
-  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-  SELECT a.range_id, p.job, a.first_task, a.last_task, a.attempt, p.failures, p.crashes, p.not_before, p.avoid, a.worker, p.epoch
+  INSERT INTO laboro.task_range
+    (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch, limit_names)
+  SELECT a.range_id, p.job, a.first_task, a.last_task, a.attempt, p.failures, p.crashes, p.not_before, p.wait_ms, p.avoid, a.worker, p.epoch,
+    p.limit_names
   FROM ${CLAIMS} JOIN laboro.task_range p ON p.id = a.id
   WHERE ${WAITS} AND ${fits("a")}),
 cut AS (
@@ -50,6 +53,7 @@ interface Cut extends Range {
 
 export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"claim">[]): Promise<void> {
   const cuts = cutsOf(writes);
+  const started = addStarts(batch.session, writes);
   const rows = await batch.session.send<FoundRange>(CLAIM, [
     numberArray([...cuts.keys()]),
     ...columnsOf([...cuts.values()]),
@@ -61,6 +65,7 @@ export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"
     textArray(writes.map(({ write }) => write.worker)),
     ...columnsOf(writes.flatMap(({ write }) => cuts.get(write.from) ?? [])),
   ]);
+  await started;
   const found = new Map(rows.map((row) => [row.id, row]));
   for (const [from, cut] of cuts) {
     const taskRange = found.get(from);

@@ -1,8 +1,11 @@
 import type { BatchContext } from "../batch-context.js";
 import type { IndexedWrite } from "../stages.js";
-import { SET_CHANGED } from "../statements.js";
+import { markChanged } from "../statements.js";
 
-export const HOLD = `UPDATE laboro.job SET held = $2::boolean, ${SET_CHANGED} WHERE id = $1::bigint RETURNING id`;
+export const HOLD = `
+WITH found AS (UPDATE laboro.job SET held = $2::boolean WHERE id = $1::bigint RETURNING id),
+changed AS (${markChanged("SELECT id FROM found")})
+SELECT id FROM found`;
 
 export async function hold(batch: BatchContext, { at, write }: IndexedWrite<"hold">): Promise<void> {
   const { op, job, held } = write;

@@ -1,45 +1,102 @@
-/** Tasks granted to this broker: released ones in task order, then tasks from the job's cursor on. */
+/** Tasks granted to this broker: released ones in task order, then tasks from a job's cursor on. */
+import type { JobId } from "../../../model/ids.js";
+import { limitKeys } from "../../../model/limit.js";
+import { sizeOf } from "../../../model/ranges.js";
+import type { TaskRange, WriteResult } from "../../../model/store.js";
+import { numberArray, textArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
+import { isLimitedLease, LimitRooms } from "../limit-rows.js";
 import type { IndexedWrite } from "../stages.js";
 import { dueAt, OWN_EPOCH } from "../statements.js";
 import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 
 /**
- * $1 job, $2 max, $3 the id of the new task range, $4 now. The job's row is locked (locks.ts), so that its cursor does not change;
- * task ranges that another transaction has locked are skipped.
+ * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; where any are `limited`, $5 their limits. The rows of the jobs are locked (locks.ts), so
+ * that their cursors do not change; task ranges that another transaction has locked are skipped.
  */
-export const LEASE = `
-WITH due AS MATERIALIZED (
-  SELECT d.*, d.last - d.first + 1 AS size, sum(d.last - d.first + 1) OVER (ORDER BY d.first) AS upto
-  FROM (SELECT * FROM laboro.task_range
-        WHERE job = $1::bigint AND epoch IS NULL AND ${dueAt("not_before", "$4::float8")}
-        ORDER BY first LIMIT $2::int + 1 FOR UPDATE SKIP LOCKED) AS d),
+export const leaseStatement = (limited: boolean): string => `
+WITH asked AS MATERIALIZED (
+  SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[]${limited ? ", $5::text[]" : ""}) AS a (job, max, range_id${limited ? ", names" : ""})),
+due AS MATERIALIZED (
+  SELECT a.max, a.range_id, ${limited ? "a.names, " : ""}d.*
+  FROM asked a, LATERAL (
+    SELECT d.*, d.last - d.first + 1 AS size, sum(d.last - d.first + 1) OVER (ORDER BY d.first) AS upto
+    FROM (SELECT * FROM laboro.task_range p
+          WHERE p.job = a.job AND p.epoch IS NULL AND ${dueAt("$4::float8")}
+          ORDER BY p.first LIMIT a.max + 1 FOR UPDATE SKIP LOCKED) AS d) AS d),
 -- One that is larger than what is left to grant is divided.
-divided AS MATERIALIZED (SELECT *, ($2::int - (upto - size))::int AS part FROM due WHERE upto > $2::int AND upto - size < $2::int),
-granted AS (SELECT least(coalesce(max(upto), 0), $2::int)::int AS tasks FROM due),
+divided AS MATERIALIZED (SELECT *, (max - (upto - size))::int AS part FROM due WHERE upto > max AND upto - size < max),
+granted AS (
+  SELECT a.job, a.max, a.range_id, ${limited ? "a.names, " : ""}least(coalesce(max(d.upto), 0), a.max)::int AS tasks
+  FROM asked a LEFT JOIN due d ON d.job = a.job GROUP BY a.job, a.max, a.range_id${limited ? ", a.names" : ""}),
 fresh AS MATERIALIZED (
-  SELECT j.id, j.cursor, least(j.count, j.cursor + $2::int - g.tasks) AS next, j.count FROM laboro.job j, granted g WHERE j.id = $1::bigint),
+  SELECT g.job, g.range_id, ${limited ? "g.names, " : ""}j.cursor, least(j.count, j.cursor + g.max - g.tasks) AS next, j.count
+  FROM granted g, LATERAL (SELECT cursor, count FROM laboro.job WHERE id = g.job LIMIT 1) AS j),
 taken AS (
-  UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM due WHERE p.id = due.id AND due.upto <= $2::int
+  UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH}${limited ? ", limit_names = due.names" : ""} FROM due WHERE p.id = due.id AND due.upto <= due.max
   RETURNING ${TASK_RANGE_FIELDS}),
 cut AS (UPDATE laboro.task_range p SET first = p.first + d.part FROM divided d WHERE p.id = d.id),
 made AS (
-  INSERT INTO laboro.task_range AS p (${TASK_RANGE_COLUMNS})
-  SELECT $3::bigint, job, first, first + part - 1, attempt, failures, crashes, not_before, avoid, NULL, ${OWN_EPOCH} FROM divided
+  INSERT INTO laboro.task_range AS p (${TASK_RANGE_COLUMNS}${limited ? ", limit_names" : ""})
+  SELECT range_id, job, first, first + part - 1, attempt, failures, crashes, not_before, wait_ms, avoid, NULL, ${OWN_EPOCH}${limited ? ", names" : ""}
+  FROM divided
   UNION ALL
-  SELECT $3::bigint, id, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, ${OWN_EPOCH} FROM fresh WHERE next > cursor
+  SELECT range_id, job, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, NULL, ${OWN_EPOCH}${limited ? ", names" : ""} FROM fresh WHERE next > cursor
   RETURNING ${TASK_RANGE_FIELDS}),
-moved AS (UPDATE laboro.job j SET cursor = f.next FROM fresh f WHERE j.id = f.id AND f.next > f.cursor),
-more AS (SELECT EXISTS (SELECT 1 FROM due WHERE upto > $2::int) OR EXISTS (SELECT 1 FROM fresh WHERE next < count) AS more)
-SELECT more, l.* FROM more LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM made) AS l ON true`;
+moved AS (UPDATE laboro.job j SET cursor = f.next FROM fresh f WHERE j.id = f.job AND f.next > f.cursor),
+more AS (SELECT job FROM due WHERE upto > max UNION SELECT job FROM fresh WHERE next < count)
+SELECT (SELECT array_agg(job)::text FROM more) AS more, l.*
+FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM made) AS l ON true`;
 
-type Row = { readonly more: boolean } & (TaskRangeRow | { readonly id: null });
+type Row = { readonly more: string | null } & (TaskRangeRow | { readonly id: null });
 
-export async function lease(batch: BatchContext, { at, write }: IndexedWrite<"lease">): Promise<void> {
-  const { op, job, max, rangeId } = write;
-  const rows = await batch.session.send<Row>(LEASE, [job, Math.max(0, max), rangeId, batch.now]);
-  const taskRanges = rows
-    .flatMap((row) => (row.id === null ? [] : [taskRangeFrom(row)]))
-    .sort((a, b) => a.first - b.first);
-  batch.writeResults[at] = { op, job, taskRanges, mayLease: rows[0]?.more === true };
+export async function lease(batch: BatchContext, writes: readonly IndexedWrite<"lease">[]): Promise<void> {
+  const limited = writes.filter(isLimitedLease);
+  if (limited.length === 0) return leaseUpTo(batch, writes, []);
+  const rooms = await LimitRooms.read(batch.session, limited);
+  const namesOf = ({ write }: IndexedWrite<"lease">): string[] => limitKeys(write.job, write);
+  const granted = writes.map((one) => {
+    const max = rooms.take(namesOf(one), Math.max(0, one.write.max));
+    return { at: one.at, write: { ...one.write, max } };
+  });
+  const names = writes.map((one) => (isLimitedLease(one) ? namesOf(one).join(",") : null));
+  await leaseUpTo(batch, granted, names);
+  // A job may have fewer tasks than the limits leave.
+  for (const one of granted) rooms.giveBack(namesOf(one), one.write.max - leasedTasks(batch.writeResults[one.at]));
+  writes.forEach((one, i) => {
+    const result = batch.writeResults[one.at];
+    if (result?.op !== "lease" || (granted[i]?.write.max ?? 0) >= one.write.max) return;
+    const full = rooms.full(namesOf(one));
+    batch.writeResults[one.at] = { ...result, mayLease: true, ...(full === undefined ? {} : { limited: full }) };
+  });
+}
+
+const leasedTasks = (result: WriteResult | undefined): number =>
+  result?.op === "lease" ? result.taskRanges.reduce((sum, taskRange) => sum + sizeOf(taskRange), 0) : 0;
+
+async function leaseUpTo(
+  batch: BatchContext,
+  writes: readonly IndexedWrite<"lease">[],
+  names: readonly (string | null)[],
+): Promise<void> {
+  const rows = await batch.session.send<Row>(leaseStatement(names.length > 0), [
+    numberArray(writes.map(({ write }) => write.job)),
+    numberArray(writes.map(({ write }) => Math.max(0, write.max))),
+    numberArray(writes.map(({ write }) => write.rangeId)),
+    batch.now,
+    ...(names.length > 0 ? [textArray(names)] : []),
+  ]);
+  const mayLease = new Set((rows[0]?.more ?? "").match(/\d+/g)?.map(Number));
+  const granted = new Map<JobId, TaskRange[]>();
+  for (const row of rows) {
+    if (row.id === null) continue;
+    const taskRanges = granted.get(row.job) ?? [];
+    granted.set(row.job, taskRanges);
+    taskRanges.push(taskRangeFrom(row));
+  }
+  for (const { at, write } of writes) {
+    const { op, job } = write;
+    const taskRanges = (granted.get(job) ?? []).sort((a, b) => a.first - b.first);
+    batch.writeResults[at] = { op, job, taskRanges, mayLease: mayLease.has(job) };
+  }
 }

@@ -4,7 +4,7 @@ import { numberArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
-import { addToJobCounters, OWN_EPOCH, SET_CHANGED } from "../statements.js";
+import { addToJobCounters, markChanged, owned } from "../statements.js";
 
 /** Releases the task ranges that match `condition`. Returns each with the number of tasks that left it. */
 export const releaseStatement = (condition: string): string => `
@@ -17,13 +17,13 @@ released AS (
   UPDATE laboro.task_range p SET epoch = NULL, first = lower(f.stays), last = upper(f.stays) - 1
   FROM freed f WHERE p.id = f.id AND NOT isempty(f.stays)),
 gone AS (DELETE FROM laboro.task_range p USING freed f WHERE p.id = f.id AND isempty(f.stays)),
-marked AS (UPDATE laboro.job SET ${SET_CHANGED} WHERE id IN (SELECT job FROM freed)),
+changed AS (${markChanged("SELECT job FROM freed")}),
 counted AS (
   SELECT job, 0 AS bytes, 0 AS succeeded, 0 AS failed, sum(cancelled) AS cancelled FROM sizes GROUP BY job HAVING sum(cancelled) > 0),
 summed AS (${addToJobCounters("counted")})
 SELECT id, job, cancelled FROM sizes`;
 
-export const RELEASE = releaseStatement(`p.id = ANY($1::bigint[]) AND p.epoch = ${OWN_EPOCH}`);
+export const RELEASE = releaseStatement(`p.id = ANY($1::bigint[]) AND ${owned("p")}`);
 
 export interface ReleasedRange {
   readonly id: TaskRangeId;

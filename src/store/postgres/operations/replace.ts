@@ -4,27 +4,30 @@ import type { BatchContext } from "../batch-context.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows } from "../result-columns.js";
 import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
-import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
+import { addToJobCounters, flagsFrom, OWN_EPOCH, owned, ownFlags } from "../statements.js";
 
-/** $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; from $4 to $13 the replacements; from $14 on results of earlier attempts. */
-const REPLACEMENTS = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[])
-  AS q (w, id, first, last, attempt, failures, crashes, not_before, avoid, worker)`;
+/** $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; from $4 to $14 the replacements; from $15 on results of earlier attempts. */
+const REPLACEMENTS = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[], $14::float8[])
+  AS q (w, id, first, last, attempt, failures, crashes, not_before, avoid, worker, wait_ms)`;
 
 const earlier = (rare: boolean): string => `
 saved AS (
   INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS})
-  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(14, rare)}
-  FROM ${resultRows(14, rare)}
+  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(15, rare)}
+  FROM ${resultRows(15, rare)}
   WHERE (SELECT flags FROM own)[r.w]
   ON CONFLICT DO NOTHING
   RETURNING job, octet_length(output) AS bytes),`;
 
-export const replaceStatement = (ends: "none" | "plain" | "rare"): string => `
+/** `limited`: the replacements keep the limits of what they replace. */
+export const replaceStatement = (ends: "none" | "plain" | "rare", limited = false): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
-gone AS (DELETE FROM laboro.task_range WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} RETURNING id),
+gone AS (DELETE FROM laboro.task_range p WHERE p.id = ANY($1::bigint[]) AND ${owned("p")} RETURNING p.id),
 made AS (
-  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-  SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.avoid, q.worker, ${OWN_EPOCH}
+  INSERT INTO laboro.task_range
+    (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch, limit_names)
+  SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.wait_ms, q.avoid, q.worker, ${OWN_EPOCH},
+    ${limited ? "(SELECT o.limit_names FROM laboro.task_range o WHERE o.id = ($1::bigint[])[q.w])" : "NULL"}
   FROM ${REPLACEMENTS}
   -- A replacement may have the id of the range it replaces, which has to be deleted first: the condition on gone makes sure of it.
   WHERE (SELECT flags FROM own)[q.w] AND (SELECT count(*) FROM gone) >= 0),
@@ -48,7 +51,10 @@ export async function replace(
   const ends = resultColumns(lists, batch.workerNumbers);
   const any = lists.some((list) => list.length > 0);
   const [row] = await batch.session.send<{ own: string }>(
-    replaceStatement(any ? (ends.rare ? "rare" : "plain") : "none"),
+    replaceStatement(
+      any ? (ends.rare ? "rare" : "plain") : "none",
+      writes.some(({ write }) => write.limited === true),
+    ),
     [
       numberArray(writes.map(({ write }) => write.rangeId)),
       numberArray(writes.map(({ write }) => write.job)),
@@ -63,6 +69,7 @@ export async function replace(
       numberArray(pieces.map(({ notBefore }) => notBefore)),
       textArray(pieces.map(({ avoid }) => avoid ?? null)),
       textArray(pieces.map(({ worker }) => worker ?? null)),
+      numberArray(pieces.map(({ waitMs }) => waitMs ?? null)),
       ...(any ? ends.values : []),
     ],
   );

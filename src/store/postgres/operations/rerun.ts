@@ -14,16 +14,17 @@ import {
   type Ranges,
 } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
-import { type AttemptRun, joinRuns, taskRangesFromRuns, tooManyRanges } from "../../rerun-ranges.js";
+import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../rerun-ranges.js";
 import { multirange, numberArray, rangesFrom } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
 import { RESULT_COLUMNS, stateNumber } from "../result-columns.js";
 import type { IndexedWrite, WriteOf } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH, SET_CHANGED } from "../statements.js";
+import { holderOf, SET_HOLDER } from "./job-keys.js";
 
 const FIND = `
-SELECT cursor, cancels::text, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held
+SELECT cursor, cancels::text, key, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held
 FROM laboro.job WHERE id = $1::bigint`;
 /** $2 the ranges, $3 their first task and $4 their last. */
 const WITHIN = "job = $1::bigint AND idx BETWEEN $3::int AND $4::int AND $2::int4multirange @> idx";
@@ -52,20 +53,29 @@ counted AS (
 ${addToJobCounters("counted")}`;
 /** $2 what runs again. Without cancels there is nothing left that the reason would explain. */
 const REOPEN = `
+WITH former AS MATERIALIZED (SELECT ended_at FROM laboro.job_state WHERE job = $1::bigint),
+reopened AS (UPDATE laboro.job_state SET ended_at = NULL, ended_state = NULL, not_before = NULL, ${SET_CHANGED} WHERE job = $1::bigint)
 UPDATE laboro.job
-SET ended_at = NULL, ended_state = NULL, cancels = cancels - $2::int4multirange,
+SET cancels = cancels - $2::int4multirange,
   cancel_reason = CASE WHEN cancels - $2::int4multirange = '{}' THEN NULL ELSE cancel_reason END,
-  reopen_count = reopen_count + CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, ${SET_CHANGED}
+  reopen_count = reopen_count + (SELECT count(ended_at) FROM former)
 WHERE id = $1::bigint`;
 const INSERT_TASK_RANGES = `
 INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
 SELECT id, $1::bigint, first, last, attempt, 0, 0, 0, ${OWN_EPOCH}
 FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS p (id, first, last, attempt)`;
 
+interface FoundJob {
+  readonly cursor: number;
+  readonly cancels: string;
+  readonly held: string | null;
+  readonly key: string | null;
+}
+
 export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"rerun">): Promise<void> {
   const { op, job, ends, idCount } = write;
   const { session } = batch;
-  const [row] = await session.send<{ cursor: number; cancels: string; held: string | null }>(FIND, [job]);
+  const [row] = await session.send<FoundJob>(FIND, [job]);
   if (row === undefined) {
     batch.writeResults[at] = { op, taskRanges: [], count: 0 };
     return;
@@ -76,9 +86,13 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
   const ran =
     candidates.length === 0 ? [] : await session.send<AttemptRun>(RUNS, [...rangeParameters(job, candidates), states]);
   const runs = joinRuns([...ran, ...(await byLastAttempt(batch, job, unrun))]);
-  const refused = runs.length > idCount ? tooManyRanges(runs.length, idCount) : undefined;
+  const holder = row.key === null ? undefined : await holderOf(batch, row.key);
+  const refused = refusedRerun(runs, idCount, holder === job ? undefined : holder);
   const taskRanges = refused === undefined ? taskRangesFromRuns(runs, job, write.rangeId) : [];
-  if (taskRanges.length > 0) await reopen(batch, job, candidates, states, taskRanges, countOf(unrun));
+  if (taskRanges.length > 0) {
+    await reopen(batch, job, candidates, states, taskRanges, countOf(unrun));
+    if (row.key !== null) await session.send(SET_HOLDER, [job, true]);
+  }
   const [now] = await session.send<JobRow>(JOB, [job]);
   batch.writeResults[at] = {
     op,

@@ -6,7 +6,7 @@ import { type BatchContext, MustRunSeparately } from "../batch-context.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows, stateNumber } from "../result-columns.js";
 import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
-import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
+import { addToJobCounters, flagsFrom, owned, ownFlags } from "../statements.js";
 
 const CANCELLED = stateNumber("cancelled");
 
@@ -28,13 +28,13 @@ added AS (
   FROM ${resultRows(4, rare)}
   WHERE (SELECT flags FROM own)[r.w]
   ON CONFLICT DO NOTHING
-  RETURNING job, state, octet_length(output) AS bytes),
+  RETURNING job, state, coalesce(octet_length(output), 0) + coalesce(octet_length(value), 0) AS bytes),
 counted AS MATERIALIZED (
   SELECT job, coalesce(sum(bytes), 0) AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
     count(*) FILTER (WHERE state = 2) AS cancelled
   FROM added GROUP BY job),
 summed AS (${addToJobCounters("counted")}),
-gone AS (DELETE FROM laboro.task_range WHERE id = ANY($3::bigint[]) AND epoch = ${OWN_EPOCH})
+gone AS (DELETE FROM laboro.task_range p WHERE p.id = ANY($3::bigint[]) AND ${owned("p")})
 SELECT (SELECT flags FROM own)::text AS own,
   (SELECT json_agg(json_build_array(job, succeeded, failed, cancelled)) FROM counted) AS counted`;
 

@@ -2,35 +2,43 @@
 import { pack } from "msgpackr";
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
-import { type Job, newJob } from "../../../model/job.js";
+import { isParked, type Job, newJob } from "../../../model/job.js";
 import type { TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
 import { booleanArray, ConcatenatedBytes, numberArray, textArray, validText } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import type { IndexedWrite, WriteOf } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH } from "../statements.js";
+import { FREE_KEYS, KEY_HOLDERS, type KeyHolder, takeKey } from "./job-keys.js";
 
-/** $1 now; $2 the specs, concatenated; $3 to $15 the jobs. A job with the idempotency key of another is not made. */
+/** $1 now; $2 the specs, concatenated; $3 to $21 the jobs. A job with a key or an idempotency key that another has is not made. */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],
-    $12::int[], $13::bigint[], $14::bigint[], $15::text[])
-  AS a (id, start, length, name, pool, key, count, has_entries, held, granted, range_id, bytes, idempotency_key)),
+    $12::int[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::float8[], $18::float8[], $19::boolean[], $20::float8[],
+    $21::float8[])
+  AS a (id, start, length, name, pool, batch_key, count, has_entries, held, granted, range_id, bytes, idempotency_key, key, key_for_ms,
+    not_before, relative, keep_ms, keep_failed_ms)),
 jobs AS (
-  INSERT INTO laboro.job (id, created, spec, name, pool, key, idempotency_key, count, has_entries, held, cursor, changed_by, ended_at, ended_state)
-  -- A job without tasks has ended with its submission.
-  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, key, idempotency_key, count, has_entries, held, granted, ${OWN_EPOCH},
-    CASE count WHEN 0 THEN $1::float8 END, CASE count WHEN 0 THEN 0 END
+  INSERT INTO laboro.job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor, key, has_key, key_for_ms)
+  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, batch_key, idempotency_key, count, has_entries, held, granted,
+    key, key IS NOT NULL, key_for_ms
   -- In one order at every broker: two that insert the same keys would block each other.
-  FROM asked ORDER BY idempotency_key, id
-  ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+  FROM asked ORDER BY key, idempotency_key, id
+  ON CONFLICT DO NOTHING
   RETURNING id),
 made AS (SELECT asked.* FROM asked JOIN jobs USING (id)),
+states AS (
+  INSERT INTO laboro.job_state (job, changed_by, ended_at, ended_state, not_before, relative, keep_ms, keep_failed_ms)
+  -- A job without tasks has ended with its submission.
+  SELECT id, ${OWN_EPOCH}, CASE count WHEN 0 THEN $1::float8 END, CASE count WHEN 0 THEN 0 END, not_before, relative, keep_ms, keep_failed_ms
+  FROM made),
 task_ranges AS (
   INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
   SELECT range_id, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM made WHERE granted > 0),
-sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM made WHERE bytes > 0)
-${addToJobCounters("sized")}`;
+sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM made WHERE bytes > 0),
+summed AS (${addToJobCounters("sized")})
+SELECT id FROM made`;
 
 /** $1 the chunks, concatenated; $2 to $6 the job, tasks and position of each. */
 export const INSERT_ENTRIES = `
@@ -43,7 +51,34 @@ WHERE ${OWN_EPOCH} > 0 AND EXISTS (SELECT 1 FROM laboro.job WHERE id = c.job)`;
 export const FIND_SUBMITTED = `
 SELECT id, idempotency_key AS key FROM laboro.job WHERE idempotency_key = ANY($1::text[]) AND ${OWN_EPOCH} > 0`;
 
+/** How often a key may be taken by other brokers between two statements. */
+const MAX_TRIES = 100;
+
 export async function submit(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
+  const [one] = writes;
+  const { key, ifExists, idempotencyKey } = one?.write.job ?? {};
+  if (one === undefined || key === undefined || ifExists !== "replace") return insertJobs(batch, writes);
+  const before = idempotencyKey === undefined ? [] : await findSubmitted(batch, [idempotencyKey]);
+  if (before.length > 0) return insertJobs(batch, writes);
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    const replaced = await takeKey(batch, key, submitted(batch, one.write).id);
+    await insertJobs(batch, writes);
+    const result = batch.writeResults[one.at];
+    if (result?.op === "submit" && replaced !== undefined) batch.writeResults[one.at] = { ...result, replaced };
+    // Otherwise another broker has made a job with the key meanwhile, which is to be replaced as well.
+    if (result?.op !== "duplicate" || result.byKey !== true) return;
+  }
+  throw keyVanished();
+}
+
+const findSubmitted = ({ session }: BatchContext, keys: readonly string[]): Promise<readonly KeyHolder[]> =>
+  session.send<KeyHolder>(FIND_SUBMITTED, [textArray(keys)]);
+
+/** The whole batch is tried again. */
+const keyVanished = (): LaboroError =>
+  new LaboroError("LABORO_STORE_UNAVAILABLE", "the job that has a key was changed while it was looked for");
+
+async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
   const specs = new ConcatenatedBytes();
   const entries = new ConcatenatedBytes();
   const chunks: { readonly job: number; readonly first: number; readonly last: number }[] = [];
@@ -59,46 +94,57 @@ export async function submit(batch: BatchContext, writes: readonly IndexedWrite<
     if (own.length > 0) batch.entries.add(job.id, own.slice(0, 4));
     return { ...job, rangeId: write.rangeId, bytes: own.reduce((sum, { bytes }) => sum + bytes.length, 0) };
   });
-  const sent: Promise<unknown>[] = [
-    batch.session.send(SUBMIT, [
-      batch.now,
-      specs.bytes,
-      numberArray(jobs.map(({ id }) => id)),
-      numberArray(specs.starts),
-      numberArray(specs.lengths),
-      textArray(jobs.map(({ name }) => name)),
-      textArray(jobs.map(({ requirement }) => requirement.pool)),
-      textArray(jobs.map(({ key }) => (key === undefined ? null : validText(key)))),
-      numberArray(jobs.map(({ count }) => count)),
-      booleanArray(jobs.map(({ hasEntries }) => hasEntries)),
-      booleanArray(jobs.map(({ held }) => held)),
-      numberArray(jobs.map(({ cursor }) => cursor)),
-      numberArray(jobs.map(({ rangeId }) => rangeId)),
-      numberArray(jobs.map(({ bytes }) => bytes)),
-      textArray(jobs.map(({ idempotencyKey }) => idempotencyKey ?? null)),
-    ]),
-  ];
+  const keys = jobs.flatMap(({ key }) => (key === undefined ? [] : [key]));
+  const sent: Promise<unknown>[] = [];
+  if (keys.length > 0) sent.push(batch.session.send(FREE_KEYS, [textArray(keys), batch.now]));
+  const making = batch.session.send<{ id: JobId }>(SUBMIT, [
+    batch.now,
+    specs.bytes,
+    numberArray(jobs.map(({ id }) => id)),
+    numberArray(specs.starts),
+    numberArray(specs.lengths),
+    textArray(jobs.map(({ name }) => name)),
+    textArray(jobs.map(({ requirement }) => requirement.pool)),
+    textArray(jobs.map(({ batchKey }) => (batchKey === undefined ? null : validText(batchKey)))),
+    numberArray(jobs.map(({ count }) => count)),
+    booleanArray(jobs.map(({ hasEntries }) => hasEntries)),
+    booleanArray(jobs.map(({ held }) => held)),
+    numberArray(jobs.map(({ cursor }) => cursor)),
+    numberArray(jobs.map(({ rangeId }) => rangeId)),
+    numberArray(jobs.map(({ bytes }) => bytes)),
+    textArray(jobs.map(({ idempotencyKey }) => idempotencyKey ?? null)),
+    textArray(jobs.map(({ key }) => key ?? null)),
+    numberArray(jobs.map(({ keyForMs }) => keyForMs ?? null)),
+    numberArray(jobs.map((job) => (isParked(job) ? (job.notBefore ?? null) : null))),
+    booleanArray(jobs.map(({ delayMs }) => delayMs !== undefined)),
+    numberArray(jobs.map(({ keepMs }) => keepMs ?? null)),
+    numberArray(jobs.map(({ keepMs, keepFailedMs = keepMs }) => keepFailedMs ?? null)),
+  ]);
+  sent.push(making);
   if (chunks.length > 0) {
     const places = [chunks.map(({ job }) => job), chunks.map(({ first }) => first), chunks.map(({ last }) => last)];
     const lists = [...places, entries.starts, entries.lengths].map(numberArray);
     sent.push(batch.session.send(INSERT_ENTRIES, [entries.bytes, ...lists]));
   }
-  const keys = jobs.flatMap(({ idempotencyKey }) => (idempotencyKey === undefined ? [] : [idempotencyKey]));
-  const found = keys.length === 0 ? [] : await batch.session.send<Submitted>(FIND_SUBMITTED, [textArray(keys)]);
-  const byKey = new Map(found.map(({ id, key }) => [key, id]));
+  const ids = jobs.flatMap(({ idempotencyKey }) => (idempotencyKey === undefined ? [] : [idempotencyKey]));
+  const finding = ids.length === 0 ? [] : findSubmitted(batch, ids);
+  const holding = keys.length === 0 ? [] : batch.session.send<KeyHolder>(KEY_HOLDERS, [textArray(keys)]);
+  const [made, found, holders] = await Promise.all([making, finding, holding, ...sent]);
+  const madeIds = new Set(made.map(({ id }) => id));
+  const before = new Map(found.map(({ id, key }) => [key, id]));
+  const holderOfKey = new Map(holders.map(({ id, key }) => [key, id]));
   writes.forEach(({ at, write }) => {
     const job = submitted(batch, write);
     const taskRange = firstTaskRange(job, write);
-    const first = byKey.get(write.job.idempotencyKey ?? "") ?? job.id;
-    if (first !== job.id) batch.writeResults[at] = { op: "duplicate", job: first };
-    else batch.writeResults[at] = taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange };
+    const first = before.get(write.job.idempotencyKey ?? "");
+    const holder = holderOfKey.get(write.job.key ?? "");
+    if (madeIds.has(job.id))
+      batch.writeResults[at] = taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange };
+    else if (first !== undefined) batch.writeResults[at] = { op: "duplicate", job: first };
+    else if (holder !== undefined) batch.writeResults[at] = { op: "duplicate", job: holder, byKey: true };
+    // It was removed between the two statements.
+    else throw keyVanished();
   });
-  await Promise.all(sent);
-}
-
-interface Submitted {
-  readonly id: JobId;
-  readonly key: string;
 }
 
 function submitted(batch: BatchContext, write: WriteOf<"submit">): Job {

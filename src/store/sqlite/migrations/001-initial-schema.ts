@@ -14,8 +14,17 @@ CREATE TABLE job (
   created INTEGER NOT NULL,
   name TEXT NOT NULL,
   pool TEXT NOT NULL,
-  key TEXT,
+  batch_key TEXT,
   idempotency_key TEXT,
+  -- has_key: no other job may have the key now. Kept after the end of the job until another one asks for it.
+  key TEXT,
+  has_key INTEGER NOT NULL DEFAULT 0,
+  key_for_ms INTEGER,
+  -- While it is delayed; relative: counted from its submission.
+  not_before INTEGER,
+  relative INTEGER NOT NULL DEFAULT 0,
+  keep_ms INTEGER,
+  keep_failed_ms INTEGER,
   spec BLOB NOT NULL,
   count INTEGER NOT NULL,
   has_entries INTEGER NOT NULL,
@@ -29,12 +38,18 @@ CREATE TABLE job (
   ended_at INTEGER,
   ended_state TEXT
 );
-CREATE INDEX job_open ON job (id) WHERE ended_at IS NULL;
+CREATE INDEX job_open ON job (id) WHERE ended_at IS NULL AND not_before IS NULL;
+CREATE INDEX job_delayed ON job (id) WHERE ended_at IS NULL AND not_before IS NOT NULL;
+CREATE INDEX job_not_before ON job (relative, not_before) WHERE ended_at IS NULL AND not_before IS NOT NULL;
 CREATE INDEX job_name ON job (name);
 CREATE INDEX job_pool ON job (pool);
+CREATE INDEX job_batch_key ON job (batch_key) WHERE batch_key IS NOT NULL;
 CREATE INDEX job_key ON job (key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_has_key ON job (key) WHERE has_key = 1;
 CREATE UNIQUE INDEX job_idempotency_key ON job (idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX job_ended ON job (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX job_ended ON job (ended_state, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX job_own_keep ON job (ended_at + CASE ended_state WHEN 'succeeded' THEN keep_ms ELSE keep_failed_ms END)
+  WHERE ended_at IS NOT NULL AND keep_failed_ms IS NOT NULL;
 
 CREATE TABLE entry_chunk (
   job INTEGER NOT NULL,
@@ -53,6 +68,7 @@ CREATE TABLE task_range (
   failures INTEGER NOT NULL,
   crashes INTEGER NOT NULL,
   not_before INTEGER NOT NULL,
+  wait_ms INTEGER,
   avoid TEXT,
   worker TEXT,
   epoch INTEGER
@@ -79,6 +95,10 @@ CREATE TABLE result (
   error TEXT,
   -- All of it where it is small (small-output.ts); otherwise it is in segments, and table output says where.
   output BLOB,
+  -- What the handler returned, or the error that it threw.
+  value BLOB,
+  cpu_ms INTEGER,
+  peak_memory INTEGER,
   PRIMARY KEY (job, idx)
 ) WITHOUT ROWID;
 -- Only results that are no success: the index costs nothing while tasks succeed.
@@ -98,6 +118,9 @@ CREATE TABLE earlier_attempt (
   timed_out INTEGER,
   error TEXT,
   output BLOB,
+  value BLOB,
+  cpu_ms INTEGER,
+  peak_memory INTEGER,
   PRIMARY KEY (job, idx, attempt)
 ) WITHOUT ROWID;
 
@@ -117,4 +140,24 @@ CREATE TABLE key_value (
   updated_at REAL NOT NULL,
   PRIMARY KEY (bucket, key)
 ) WITHOUT ROWID;
+
+-- Starts of tasks that count against the rate of a limit, for the interval of that rate.
+CREATE TABLE limit_start (
+  name TEXT NOT NULL,
+  at REAL NOT NULL,
+  count INTEGER NOT NULL,
+  PRIMARY KEY (name, at)
+) WITHOUT ROWID;
+
+CREATE TABLE schedule (
+  name TEXT PRIMARY KEY,
+  revision INTEGER NOT NULL,
+  -- When its next run is started; none while it is paused and after its end.
+  next_at INTEGER,
+  spec BLOB NOT NULL,
+  state TEXT NOT NULL,
+  last_job INTEGER,
+  former_job INTEGER
+);
+CREATE INDEX schedule_next ON schedule (next_at) WHERE next_at IS NOT NULL;
 `;

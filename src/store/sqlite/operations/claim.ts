@@ -6,14 +6,15 @@ import { entriesWithin } from "../../entry-chunks.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobTable } from "../job-table.js";
+import { LimitStarts } from "../limit-starts.js";
 
 const FIND = `
 SELECT task_range.first, task_range.last, task_range.job, job.has_entries AS hasEntries
 FROM task_range JOIN job ON job.id = task_range.job
 WHERE task_range.id = ? AND epoch = ? AND worker IS NULL AND first <= ? AND last >= ?`;
 const HAND_OUT = `
-INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-SELECT ?, job, ?, ?, ?, failures, crashes, not_before, avoid, ?, epoch FROM task_range WHERE id = ?`;
+INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch)
+SELECT ?, job, ?, ?, ?, failures, crashes, not_before, wait_ms, avoid, ?, epoch FROM task_range WHERE id = ?`;
 const CUT = "UPDATE task_range SET first = ?, last = ? WHERE id = ?";
 /** The whole task range goes to the worker: one row changes. */
 const RENAME = "UPDATE task_range SET id = ?, attempt = ?, worker = ? WHERE id = ?";
@@ -24,15 +25,17 @@ interface FoundRange extends Range {
 }
 
 export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
+  const starts = new LimitStarts(db);
   const find = db.prepare(FIND);
   const handOut = db.prepare(HAND_OUT);
   const cut = db.prepare(CUT);
   const rename = db.prepare(RENAME);
   const entriesOf = (job: JobId, range: Range): Entries => entriesWithin(jobs.entries(job, range), range);
 
-  return ({ op, from, rangeId, first, last, attempt, worker }, { epoch }) => {
+  return ({ op, from, rangeId, first, last, attempt, worker, limits }, { epoch, now }) => {
     const row: FoundRange | undefined = find.get(from, epoch, first, last);
     if (row === undefined) return { op, lost: true };
+    if (limits !== undefined) starts.add(limits, last - first + 1, now);
     const claimed = { op, lost: false, ...(row.hasEntries ? { entries: entriesOf(row.job, { first, last }) } : {}) };
     if (row.first === first && row.last === last) {
       rename.run(rangeId, attempt, worker, from);

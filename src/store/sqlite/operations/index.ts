@@ -5,12 +5,14 @@ import type { JobTable } from "../job-table.js";
 import type { WriteResultRow, WriteRow } from "../messages.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
+import { prepareSchedule } from "../schedule-table.js";
 import type { InsertTaskRange } from "../task-range-table.js";
 import { prepareAdopt } from "./adopt.js";
 import { prepareCancel } from "./cancel.js";
 import { prepareClaim } from "./claim.js";
 import { prepareHold } from "./hold.js";
 import { prepareLease } from "./lease.js";
+import { preparePromote } from "./promote.js";
 import { preparePut } from "./put.js";
 import { prepareRelease } from "./release.js";
 import { prepareRemove } from "./remove.js";
@@ -30,7 +32,6 @@ export interface Tables {
 
 export function prepareOperations(tables: Tables): (write: WriteRow, batch: BatchContext) => WriteResultRow {
   const { db, jobCounters, jobs, results, output, insertTaskRange } = tables;
-  const submit = prepareSubmit(db, jobCounters, insertTaskRange);
   const lease = prepareLease(db, insertTaskRange);
   const claim = prepareClaim(db, jobs);
   const settle = prepareSettle(db, jobCounters, results, output);
@@ -39,13 +40,15 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
   const adopt = prepareAdopt(db);
   const hold = prepareHold(db);
   const cancel = prepareCancel(db, jobCounters);
+  const submit = prepareSubmit(db, jobCounters, insertTaskRange, cancel);
+  const promote = preparePromote(db, jobCounters, jobs);
   const rerun = prepareRerun(tables);
   const remove = prepareRemove(db, jobCounters, output);
   const put = preparePut(db);
   // The bytes themselves were written before the transaction began.
   const outputWritten: Operation<"output"> = ({ op }) => ({ op });
 
-  return (write, batch) => {
+  const apply = (write: WriteRow, batch: BatchContext): WriteResultRow => {
     switch (write.op) {
       case "submit":
         return submit(write, batch);
@@ -67,12 +70,18 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
         return cancel(write, batch);
       case "rerun":
         return rerun(write, batch);
+      case "promote":
+        return promote(write, batch);
       case "remove":
         return remove(write, batch);
       case "put":
         return put(write, batch);
       case "output":
         return outputWritten(write, batch);
+      case "schedule":
+        return schedule(write.changes, batch);
     }
   };
+  const schedule = prepareSchedule(db, apply);
+  return apply;
 }

@@ -1,5 +1,5 @@
 import { sizeOf } from "../../../model/ranges.js";
-import { MAX_BACKOFF_MS, type TaskRange } from "../../../model/store.js";
+import type { TaskRange } from "../../../model/store.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import {
@@ -12,7 +12,7 @@ import {
 
 const RELEASED = `
 SELECT ${TASK_RANGE_COLUMNS} FROM task_range
-WHERE job = ?1 AND epoch IS NULL AND (not_before <= ?2 OR not_before > ?2 + ${MAX_BACKOFF_MS})
+WHERE job = ?1 AND epoch IS NULL AND (not_before <= ?2 OR not_before > ?2 + coalesce(wait_ms, 0))
 ORDER BY first
 LIMIT 1`;
 const TAKE = "UPDATE task_range SET epoch = ? WHERE id = ?";

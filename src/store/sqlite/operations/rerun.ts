@@ -14,14 +14,15 @@ import {
   type Ranges,
 } from "../../../model/ranges.js";
 import type { Write } from "../../../model/store.js";
-import { type AttemptRun, joinRuns, taskRangesFromRuns, tooManyRanges } from "../../rerun-ranges.js";
+import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../rerun-ranges.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
+import { prepareJobKeys } from "../job-keys.js";
 import type { OutputTable } from "../output-table.js";
 import { prepareRerunResults } from "../rerun-results.js";
 import type { Tables } from "./index.js";
 
-const FIND = "SELECT cursor, cancels FROM job WHERE id = ?";
+const FIND = "SELECT cursor, cancels, key, has_key AS hasKey FROM job WHERE id = ?";
 const TASK_RANGES = "SELECT first, last FROM task_range WHERE job = ?";
 const LAST_ATTEMPTS = `
 SELECT idx AS "index", max(attempt) AS attempt FROM (
@@ -31,7 +32,7 @@ SELECT idx AS "index", max(attempt) AS attempt FROM (
 GROUP BY idx`;
 /** Without cancels there is nothing left that the reason would explain. */
 const REOPEN = `
-UPDATE job SET ended_at = NULL, ended_state = NULL, cancels = ?1, cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
+UPDATE job SET ended_at = NULL, not_before = NULL, ended_state = NULL, cancels = ?1, cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
 WHERE id = ?2`;
 
 type Rerun = Extract<Write, { op: "rerun" }>;
@@ -41,6 +42,7 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
   const taskRangesOf = db.prepare(TASK_RANGES);
   const reopen = db.prepare(REOPEN);
   const results = prepareRerunResults(db);
+  const keys = prepareJobKeys(db, jobCounters);
   const byLastAttempt = prepareByLastAttempt(db, output);
 
   /** The ranges of tasks that may run again: granted once, asked for, and in no task range. */
@@ -59,20 +61,22 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
 
   return (write, { epoch, now }) => {
     const { op, job, ends, idCount } = write;
-    const row: { cursor: number; cancels: string } | undefined = find.get(job);
+    const row: { cursor: number; cancels: string; key: string | null; hasKey: number } | undefined = find.get(job);
     if (row === undefined) return { op, taskRanges: [], count: 0 };
     const cancels: Ranges = JSON.parse(row.cancels);
     const candidates = candidateRanges(write, row.cursor);
     const unrun = ends.includes("cancelled") ? neverRan(job, candidates, cancels) : [];
     const ran = candidates.flatMap((range) => results.runs(job, range, ends));
     const runs = joinRuns([...ran, ...byLastAttempt(job, unrun)]);
-    const refused = runs.length > idCount ? tooManyRanges(runs.length, idCount) : undefined;
+    const holder = row.key === null ? undefined : keys.holder(row.key, now);
+    const refused = refusedRerun(runs, idCount, holder === job ? undefined : holder);
 
     if (runs.length > 0 && refused === undefined) {
       const less = candidates.map((range) => results.moveToEarlierAttempts(job, range, ends)).reduce(sum);
       const again = normalize(runs);
       const left = JSON.stringify(cancels.flatMap((range) => difference(range, again)));
       reopen.run(left, job);
+      if (row.key !== null) keys.setHolder(job, true);
       const endedNow = jobCounters.reopen(job, { ...less, cancelled: less.cancelled + countOf(unrun) }, left);
       // The output of attempts that never ended is saved before new attempts begin.
       if (endedNow) output.saveUnended(job);

@@ -1,14 +1,16 @@
 import type { JobId } from "../../../model/ids.js";
-import type { BatchContext } from "../batch-context.js";
+import { ALL_TASKS } from "../../../model/ranges.js";
+import type { BatchContext, Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
-import type { SubmitRow, WriteResultRow } from "../messages.js";
+import { prepareJobKeys } from "../job-keys.js";
+import type { SubmitRow, SubmittedRow, WriteResultRow } from "../messages.js";
 import { freshTaskRange, type InsertTaskRange } from "../task-range-table.js";
 
 const JOB = `
-INSERT INTO job (id, created, spec, name, pool, key, idempotency_key, count, has_entries, held, cursor)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+INSERT INTO job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor,
+  key, has_key, key_for_ms, not_before, relative, keep_ms, keep_failed_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING id`;
 const FIRST = "SELECT id FROM job WHERE idempotency_key = ?";
 const CHUNK = "INSERT INTO entry_chunk (job, first, last, bytes) VALUES (?, ?, ?, ?)";
@@ -17,26 +19,38 @@ export function prepareSubmit(
   db: Database,
   jobCounters: JobCounters,
   insertTaskRange: InsertTaskRange,
+  cancel: Operation<"cancel">,
 ): (write: SubmitRow, batch: BatchContext) => WriteResultRow {
   const insertJob = db.prepare(JOB);
   const first = db.prepare(FIRST);
   const insertChunk = db.prepare(CHUNK);
-  return (write, { epoch, now }) => {
-    const { op, spec, name, pool, key, idempotencyKey, count, held, chunks } = write;
+  const keys = prepareJobKeys(db, jobCounters);
+  const replace = (job: JobId, by: JobId, batch: BatchContext): NonNullable<SubmittedRow["replaced"]> => {
+    const { progress } = cancel({ op: "cancel", job, ranges: [ALL_TASKS], reason: `replaced by job ${by}` }, batch);
+    return progress === undefined ? { job } : { job, progress };
+  };
+  return (write, batch) => {
+    const { epoch, now } = batch;
+    const { op, spec, name, pool, batchKey, idempotencyKey, count, held, chunks, key, ifExists } = write;
+    const before: { id: JobId } | undefined = idempotencyKey === null ? undefined : first.get(idempotencyKey);
+    if (before !== undefined) return { op: "duplicate", job: before.id };
+    const holder = key === null ? undefined : keys.holder(key, now);
+    if (holder !== undefined) {
+      if (ifExists !== "replace") return { op: "duplicate", job: holder, byKey: true };
+      keys.setHolder(holder, false);
+    }
     const granted = Math.max(0, Math.min(write.lease, count));
     const entries = chunks === undefined ? 0 : 1;
-    const columns = [spec, name, pool, key, idempotencyKey, count, entries, held ? 1 : 0, granted];
-    const row: { id: JobId } | undefined = insertJob.get(write.id ?? null, now, ...columns);
-    if (row === undefined) {
-      const found: { id: JobId } = first.get(idempotencyKey);
-      return { op: "duplicate", job: found.id };
-    }
+    const columns = [spec, name, pool, batchKey, idempotencyKey, count, entries, held ? 1 : 0, granted];
+    const times = [write.keyForMs, write.notBefore, write.relative ? 1 : 0, write.keepMs, write.keepFailedMs];
+    const row: { id: JobId } = insertJob.get(write.id ?? null, now, ...columns, key, key === null ? 0 : 1, ...times);
     for (const { first, last, bytes } of chunks ?? []) insertChunk.run(row.id, first, last, bytes);
     // A job without tasks has ended with its submission.
     if (count === 0) jobCounters.add(row.id, { succeeded: 0, failed: 0, cancelled: 0 });
-    if (granted === 0) return { op, id: row.id };
+    const replaced = holder === undefined ? {} : { replaced: replace(holder, row.id, batch) };
+    if (granted === 0) return { op, id: row.id, ...replaced };
     const taskRange = freshTaskRange(write.rangeId, row.id, 0, granted - 1);
     insertTaskRange(taskRange, epoch);
-    return { op, id: row.id, taskRange };
+    return { op, id: row.id, taskRange, ...replaced };
   };
 }

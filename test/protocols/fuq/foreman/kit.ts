@@ -9,8 +9,12 @@ import type { Listener, ListenerContext } from "../../../../src/broker/listeners
 import { WorkerId } from "../../../../src/model/ids.js";
 import type { Submission } from "../../../../src/model/job-input.js";
 import type { FuqNode } from "../../../../src/protocols/fuq/broker/http/nodes.js";
-import { openFuq1Listener, openFuqListenerWith } from "../../../../src/protocols/fuq/broker/listener.js";
-import { acceptFuqWebSocket, type FuqLinkOptions } from "../../../../src/protocols/fuq/broker/web-socket.js";
+import {
+  acceptFuqWebSocket,
+  type FuqLinkOptions,
+  openFuq1Listener,
+  openFuqListenerWith,
+} from "../../../../src/protocols/fuq/broker/listener.js";
 import { openShop, type Shop } from "../../../client/shop.js";
 import { atEnd } from "../../../support/at-end.js";
 import { LiteralWorker } from "./literal-worker.js";

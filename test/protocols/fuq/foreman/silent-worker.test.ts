@@ -3,7 +3,7 @@
  * it. So it is asked for its numbers, by a JOB of no tasks.
  */
 import { describe, expect, it } from "vitest";
-import type { FuqLinkOptions } from "../../../../src/protocols/fuq/broker/web-socket.js";
+import type { FuqLinkOptions } from "../../../../src/protocols/fuq/broker/listener.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
 import { nodeNamed, numbered, openWeb, openYard, webWorker, type Yard } from "./kit.js";

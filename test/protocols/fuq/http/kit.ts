@@ -1,4 +1,5 @@
 /** A broker's main listener, asked over real sockets as fuq's programs ask it: their JSON, written here by hand. */
+
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type IncomingHttpHeaders, Agent as PlainAgent, request as plainRequest } from "node:http";
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
@@ -8,8 +9,8 @@ import type { RunningBroker, ServerOptions } from "../../../../src/broker/option
 import { type Client, connect } from "../../../../src/entries/client.js";
 import { startWorker } from "../../../../src/entries/worker.js";
 import { startBroker } from "../../../../src/server.js";
-
 import { atEnd } from "../../../support/at-end.js";
+import { freePort } from "../../../support/free-port.js";
 
 export interface Answer {
   readonly status: number;
@@ -120,8 +121,8 @@ export class Listener {
   }
 
   async start(): Promise<void> {
+    this.#port ||= await freePort();
     this.#broker = await startBroker({ dir: join(this.dir, "data"), port: this.#port, ...this.#options });
-    this.#port = Number(new URL(this.broker.url).port);
   }
 
   /** Stopped and started again on the same data and port. */

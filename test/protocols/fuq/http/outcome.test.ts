@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { outcomeFromStatus, statusText } from "../../../../src/protocols/fuq/outcome.js";
+import { outcomeFromStatus, statusText } from "../../../../src/protocols/fuq/messages.js";
 
 describe("the status of a task", () => {
   it.each([

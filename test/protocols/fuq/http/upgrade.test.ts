@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { expect, it } from "vitest";
 import type { ListenerContext } from "../../../../src/broker/listeners/listener.js";
-import { upgradeToWebSocket } from "../../../../src/protocols/fuq/broker/web-socket.js";
+import { upgradeToWebSocket } from "../../../../src/protocols/fuq/broker/listener.js";
 import { nodeNamed } from "../foreman/kit.js";
 
 it("a broker that is stopping lets no worker in: it would wait for ever for an OK", async () => {

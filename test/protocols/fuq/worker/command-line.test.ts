@@ -85,11 +85,11 @@ describe("laboro worker --fuq", () => {
       ],
       [["--fuq", inFile("d", "https://secret@127.0.0.1:1"), "--no-wait"], 3, /cannot be reached/],
       [["--fuq-raw", "127.0.0.1:1", "--no-wait"], 3, /cannot be reached/],
-      [["--fuq", inFile("e", "http://secret@example.org")], 2, /in the clear/],
+      [["--fuq", inFile("e", "http://secret@example.org")], 2, /unencrypted/],
       [["--fuq", `https://${listener.password}@${host}`], 2, /password in an argument.*LABORO_FUQ_TOKEN, or @FILE/],
       [["--fuq-raw", "nonsense"], 2, /expected HOST:PORT/],
       [["--fuq-raw", "a:1", "--fuq1", "b:2"], 2, /one foreman/],
-      [["--fuq1", "127.0.0.1:1", "--pool", "x"], 2, /--pool does not go with/],
+      [["--fuq1", "127.0.0.1:1", "--pool", "x"], 2, /--pool cannot be used with/],
     ];
     const launched = cases.map(([options]) => launch(...options));
     for (const [at, worker] of launched.entries()) {

@@ -1,7 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { resolveForemanUrl } from "../../../../src/protocols/fuq/worker/foreman-url.js";
-import { parseAddress } from "../../../../src/protocols/fuq/worker/tcp.js";
+import { parseAddress, resolveForemanUrl } from "../../../../src/protocols/fuq/worker/foreman-url.js";
 import { Yard } from "./kit.js";
 
 const FINGERPRINT = "ab".repeat(32);
@@ -37,8 +36,8 @@ describe("where a foreman is", () => {
     ["nonsense", /expected https/],
     ["ftp://secret@foreman.example", /expected https/],
     ["https://foreman.example", /password is missing/],
-    ["https://foreman.example#12", /no SHA-256 fingerprint/, "secret"],
-    ["http://foreman.example", /in the clear/, "secret"],
+    ["https://foreman.example#12", /expected a SHA-256 fingerprint/, "secret"],
+    ["http://foreman.example", /unencrypted/, "secret"],
     ["https://secret@foreman.example", /password in an argument/],
     ["https://:secret@foreman.example", /password in an argument/],
     ["@/nowhere/at/all", /cannot be read/],

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ListenerRequest } from "../../../../src/broker/listeners/listener-requests.js";
+import type { ListenerRequest } from "../../../../src/broker/listeners/listener.js";
 import type { ForemanEndpoint } from "../../../../src/protocols/fuq/worker/index.js";
-import { freePort } from "../../../support/site.js";
+import { freePort } from "../../../support/free-port.js";
 import { until } from "../../../support/wait.js";
 import { type Listener, openListener } from "../http/kit.js";
 import { cuttableLine, type Started, Yard } from "./kit.js";

@@ -1,6 +1,6 @@
 /**
- * The requests of fuq's client: about jobs, which are operations of the broker in fuq's terms, and about workers, those that speak fuq at
- * any listener.
+ * The requests of fuq's client. Those about jobs are operations of the broker. Those about workers concern the workers
+ * that speak fuq at any listener.
  */
 import { join } from "node:path";
 import { asLaboroError } from "../../../../base/errors.js";
@@ -22,7 +22,7 @@ export type PerformOperation = <Name extends OperationName>(
   input: OperationInput<Name>,
 ) => Promise<OperationOutput<Name>>;
 
-/** Jobs in one answer, the newest ones; tasks of one kind in one job. */
+/** The newest jobs in one answer, and tasks of one kind in one job. */
 const MAX_JOBS = 10_000;
 const MAX_TASKS = 10_000;
 const PAGE = 1_000;
@@ -32,7 +32,7 @@ export async function jobNew(ask: PerformOperation, given: JsonFields): Promise<
   return { job_id: job };
 }
 
-/** By exact name, by status, or both; without a status, those that have not ended. */
+/** By exact name, by status, or both. Without a status: jobs that have not ended. */
 export async function jobList(ask: PerformOperation, given: JsonFields): Promise<object[]> {
   const name = given.text("name");
   const status = given.text("status");
@@ -45,14 +45,14 @@ export async function jobList(ask: PerformOperation, given: JsonFields): Promise
   return listed;
 }
 
-const STATES = {
-  finished: ["succeeded", "failed"],
-  cancelled: ["cancelled"],
-} as const;
+const STATES = new Map<string, OperationInput<"jobs">["state"]>([
+  ["finished", ["succeeded", "failed"]],
+  ["cancelled", ["cancelled"]],
+]);
 
 /** Newest first. */
 async function jobs(ask: PerformOperation, status: string): Promise<JobView[]> {
-  const state = status === "finished" || status === "cancelled" ? [...STATES[status]] : (["open"] as const);
+  const state = STATES.get(status) ?? ["open"];
   const found: JobView[] = [];
   let before: number | undefined;
   do {
@@ -75,16 +75,12 @@ async function taskStatus(ask: PerformOperation, job: JobView): Promise<object> 
   };
 }
 
-interface Page {
-  readonly tasks: readonly { readonly number: number }[];
-  readonly next?: number;
-}
+type TaskPage = Pick<OperationOutput<"running">, "tasks" | "next"> | Pick<OperationOutput<"tasks">, "tasks" | "next">;
 
-async function numbers(pageFrom: (from: number) => Promise<Page>): Promise<number[]> {
+async function numbers(pageFrom: (from: number) => Promise<TaskPage>): Promise<number[]> {
   const found: number[] = [];
-  let from: number | undefined = 0;
-  while (from !== undefined && found.length < MAX_TASKS) {
-    const page: Page = await pageFrom(from);
+  for (let from: number | undefined = 0; from !== undefined && found.length < MAX_TASKS; ) {
+    const page: TaskPage = await pageFrom(from);
     found.push(...page.tasks.map(({ number }) => number));
     from = page.next;
   }
@@ -93,7 +89,7 @@ async function numbers(pageFrom: (from: number) => Promise<Page>): Promise<numbe
 
 const ACTIONS = { hold: "paused", release: "waiting", cancel: "cancelled" } as const satisfies Record<string, Status>;
 
-/** All of these jobs or, where one is not known, none. A job that has ended stays as it is, and the answer says so. */
+/** All jobs, or none if one is not known. A job that has ended stays as it is, and the answer says so. */
 export async function jobState(ask: PerformOperation, given: JsonFields): Promise<object[]> {
   const ids = given.list("job_ids").map(jobId);
   const action = given.text("action");
@@ -101,9 +97,9 @@ export async function jobState(ask: PerformOperation, given: JsonFields): Promis
   const before = await Promise.all(ids.map((job) => ask("job", { job })));
   const changes: object[] = [];
   for (const job of before) {
-    const prev_status = statusOf(job);
     const changed = await change(ask, action, job.id);
-    changes.push({ job_id: job.id, prev_status, new_status: changed ? ACTIONS[action] : await statusNow(ask, job.id) });
+    const new_status = changed ? ACTIONS[action] : statusOf(await ask("job", { job: job.id }));
+    changes.push({ job_id: job.id, prev_status: statusOf(job), new_status });
   }
   return changes;
 }
@@ -120,20 +116,18 @@ async function change(ask: PerformOperation, action: keyof typeof ACTIONS, job: 
   }
 }
 
-const statusNow = async (ask: PerformOperation, job: number): Promise<Status> => statusOf(await ask("job", { job }));
-
 function jobId(value: unknown): number {
   if (typeof value === "number" && Number.isSafeInteger(value) && value > 0) return value;
   throw badRequest();
 }
 
-/** Forgets the jobs of fuq's kind that have ended: the queue is not fuq's alone, and jobs that still run stay listed. */
+/** Removes the ended jobs of fuq's kind. Other jobs in the queue are not fuq's. */
 export async function jobClear(ask: PerformOperation): Promise<object> {
   for (const status of ["finished", "cancelled"] as const) {
     for (const { id, recipe } of await jobs(ask, status)) {
       if (programOf(recipe) === undefined) continue;
       await ask("remove", { job: id }).catch((cause: unknown) => {
-        // Somebody else has removed it, or lets it run again.
+        // Another client has removed it, or started it again.
         if (!["LABORO_NO_SUCH_JOB", "LABORO_JOB_OPEN"].includes(asLaboroError(cause).code)) throw cause;
       });
     }
@@ -143,7 +137,7 @@ export async function jobClear(ask: PerformOperation): Promise<object> {
 
 // Workers
 
-/** Those that are connected, or with `cookie_list` all whose cookie is good. The original's empty list is null. */
+/** Connected workers, or with `cookie_list` all with a valid cookie. The original's empty list is null. */
 export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Promise<object[] | null> {
   const session = await nodes.session();
   const known = new Map((await nodes.all()).map(({ id, info }) => [id, info]));
@@ -172,7 +166,7 @@ const infoOf = ({ profile: { name, tags, total, address = name } }: KnownWorker)
   nproc: total.slots,
 });
 
-/** They end what they run, and go. A name that is not known is no mistake: it may be gone already. */
+/** They finish their tasks and exit. An unknown name is no error: that worker may have exited already. */
 export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields): Promise<object> {
   const names = new Set(given.texts("uniq_names"));
   for (const name of names) {
@@ -184,9 +178,7 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
   return {};
 }
 
-/**
- * Stops all workers that speak fuq. The broker goes on: it may have other work, and a holder of fuq's password is not its operator.
- */
+/** Stops all workers that speak fuq. The broker continues, because it may have work of others. */
 export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
   for (const node of await nodes.all()) node.stopping = true;
   stop(core, () => true);
@@ -194,7 +186,8 @@ export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
 }
 
 function stop(core: Core, isMeant: (name: string) => boolean): void {
-  for (const { profile } of core.workers("fuq").filter(({ profile }) => isMeant(profile.name))) {
+  for (const { profile } of core.workers("fuq")) {
+    if (!isMeant(profile.name)) continue;
     core.workerDrains(profile.id);
     core.portOf(profile.id)?.stop();
   }
@@ -217,13 +210,12 @@ function describeJob(job: JobView) {
   };
 }
 
-/** The program of a job as fuq has them: it gets the number of its task and nothing else. */
+/** The program of a job of fuq's kind, which gets the number of its task and nothing else. */
 function programOf(recipe: JobView["recipe"]): string | undefined {
   const [program, number, ...more] = ("argv" in recipe ? recipe.argv : undefined) ?? [];
   return typeof program === "string" && number === "{#}" && more.length === 0 ? program : undefined;
 }
 
-/** What the tasks of a job that was queued here are, for every worker. */
 function submissionOf(given: JsonFields): Submission {
   const name = given.text("name");
   const command = given.text("command");
@@ -231,7 +223,7 @@ function submissionOf(given: JsonFields): Submission {
   const logs = given.text("logging_dir");
   const count = given.integer("num_tasks");
   if (name === "" || command === "" || dir === "" || count < 1) throw badRequest();
-  // What stands for something else in a recipe would not arrive as it was written.
+  // In a recipe they would be replaced.
   if (PLACEHOLDER.test(command + name + logs))
     throw new HttpError(400, "400 bad request: placeholders such as {} and {#} are not taken");
   const log = logs === "" ? {} : { log: join(logs, `${name}_{#}.log`) };
@@ -243,20 +235,19 @@ function submissionOf(given: JsonFields): Submission {
   };
 }
 
-/** A job of which something has run is running until it ends, whether or not something runs just now. */
+const STATUS_OF: Readonly<Record<JobView["state"], Status>> = {
+  held: "paused",
+  blocked: "waiting",
+  delayed: "waiting",
+  waiting: "waiting",
+  running: "running",
+  succeeded: "finished",
+  failed: "finished",
+  cancelled: "cancelled",
+};
+
+/** A job of which a task has ended is running until it ends, whether or not a task runs now. */
 function statusOf({ state, counters }: Pick<JobView, "state" | "counters">): Status {
-  switch (state) {
-    case "held":
-      return "paused";
-    case "blocked":
-    case "waiting":
-      return finishedCount(counters) > 0 ? "running" : "waiting";
-    case "running":
-      return "running";
-    case "succeeded":
-    case "failed":
-      return "finished";
-    case "cancelled":
-      return "cancelled";
-  }
+  const status = STATUS_OF[state];
+  return status === "waiting" && finishedCount(counters) > 0 ? "running" : status;
 }

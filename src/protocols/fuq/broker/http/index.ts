@@ -1,6 +1,6 @@
 /**
- * fuq over HTTP: /hello and cookies for workers, tasks for polling workers, and the requests of fuq's client. The password is a token of
- * this broker, commonly the one of role `fuq`.
+ * fuq over HTTP: /hello and cookies for workers, tasks for polling workers, and the requests of fuq's client. The
+ * password is a token of this broker, commonly the one of role `fuq`.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
@@ -10,8 +10,8 @@ import { type RequiredRole, type Role, roleAllows } from "../../../../broker/acc
 import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { OPERATIONS, type OperationOutput, perform } from "../../../../broker/operations/index.js";
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
-import { STATUSES, type Task } from "../../messages.js";
-import { upgradeToWebSocket } from "../web-socket.js";
+import { COUNT_LIMIT, STATUSES, type Task } from "../../messages.js";
+import { upgradeToWebSocket } from "../listener.js";
 import {
   jobClear,
   jobList,
@@ -24,8 +24,7 @@ import {
 } from "./client-requests.js";
 import { badRequest, HttpError, JsonFields, readJsonBody, sendError, sendJson } from "./json-http.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
-import { PollingWorker } from "./polling-worker.js";
-import type { PollAnswer, PollSource } from "./polls.js";
+import { type PollAnswer, PollingWorker, type PollSource } from "./polling-worker.js";
 
 interface FuqHttpContext extends ListenerContext {
   readonly auth: Auth;
@@ -35,11 +34,9 @@ interface FuqHttpContext extends ListenerContext {
 const PERSISTENT = "/node/persistent";
 const MAX_NAME = 256;
 const MAX_TAGS = 100;
-/** More processors than the wire of fuq can count. */
-const MAX_PROCESSORS = 65_535;
 
-/** What a polling worker is answered when it is to stop. */
-const STOP = {
+/** The answer to a polling worker that is to stop. */
+const STOP: Task = {
   task: -1,
   job: { jobId: 0, name: "::stop::", numTasks: 0, workingDir: "", loggingDir: "", command: "", status: 0 },
 };
@@ -49,7 +46,6 @@ type RequestHandler = (request: IncomingMessage, response: ServerResponse) => Pr
 export class FuqHttp {
   readonly #context: FuqHttpContext;
   readonly #nodes: Nodes;
-  /** For as long as the node is known. */
   readonly #polling = new WeakMap<FuqNode, PollingWorker>();
   readonly #postHandlers: ReadonlyMap<string, RequestHandler>;
 
@@ -59,8 +55,8 @@ export class FuqHttp {
     this.#context = context;
     this.#nodes = nodes;
     this.#postHandlers = new Map<string, RequestHandler>([
-      ["/hello", (request, response) => this.#hello(request, response)],
-      ["/node/reauth", (request, response) => this.#reauth(request, response)],
+      ["/hello", (request, response) => this.#hello(request, response, false)],
+      ["/node/reauth", (request, response) => this.#hello(request, response, true)],
       ["/job/request", this.#forWorker((worker, given, source) => worker.request(given.integer("nproc"), source))],
       ["/job/update", this.#forWorker(update)],
       // The path that older workers use.
@@ -70,23 +66,21 @@ export class FuqHttp {
       ["/client/job/state", this.#forClient(jobState)],
       ["/client/job/clear", this.#forClient(jobClear)],
       ["/client/nodes/list", this.#forClient((_ask, given) => nodesList(core, nodes, given))],
-      // fuq's workers stop themselves with it, and with the password that they have.
+      // fuq's workers stop themselves with it, and have only a worker's password.
       ["/client/nodes/shutdown", this.#forClient((_ask, given) => nodesShutdown(core, nodes, given), "worker")],
       ["/client/shutdown", this.#forClient(() => shutdown(core, nodes), OPERATIONS.stop.role)],
     ]);
   }
 
-  /** A WebSocket without a subprotocol, on its path. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    return upgradeToWebSocket(this.#context, (given) => this.#nodeOf(given), request, socket, head);
+    const nodeOf = async (): Promise<FuqNode> => {
+      await this.#refuseMisplaced(request);
+      return this.#findNode(request);
+    };
+    return upgradeToWebSocket(this.#context, nodeOf, request, socket, head);
   }
 
-  /** The worker whose cookie came along; refuses with 401 or 403, or where this connection may not come in at all. */
-  async #nodeOf(request: IncomingMessage): Promise<FuqNode> {
-    await this.#refuseMisplaced(request);
-    return this.#findNode(request);
-  }
-
+  /** The node of the request's cookie. Throws 401 or 403. */
   async #findNode(request: IncomingMessage, cookie?: string): Promise<FuqNode> {
     const node = await this.#nodes.findByCookie(request.headers.cookie, cookie);
     this.#context.guard.authenticated(request.socket);
@@ -137,29 +131,19 @@ export class FuqHttp {
     throw new HttpError(403);
   }
 
-  async #hello(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** /hello. /node/reauth has the same in an envelope, with the cookie that it renews. */
+  async #hello(request: IncomingMessage, response: ServerResponse, renews: boolean): Promise<void> {
     const given = await readJsonBody(request);
-    const info = nodeInfo(given);
-    await this.#admit(request, given.text("auth"), "worker");
-    const { node, cookie } = await this.#nodes.register(info);
-    await this.#greet(response, node, cookie);
-  }
-
-  async #reauth(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const given = await readJsonBody(request);
-    const hello = given.object("msg") ?? new JsonFields({});
+    const hello = renews ? (given.object("msg") ?? new JsonFields({})) : given;
     const info = nodeInfo(hello);
     await this.#admit(request, hello.text("auth"), "worker");
-    const { node, cookie } = await this.#nodes.renew(given.text("cookie"), info);
-    await this.#greet(response, node, cookie);
-  }
-
-  async #greet(response: ServerResponse, { info }: FuqNode, cookie: string): Promise<void> {
+    const registered = renews ? this.#nodes.renew(given.text("cookie"), info) : this.#nodes.register(info);
+    const { node, cookie } = await registered;
     const Session = await this.#nodes.session();
-    sendJson(response, { Name: info.uniqueName, Session, Cookie: cookie }, setCookie(cookie));
+    sendJson(response, { Name: node.info.uniqueName, Session, Cookie: cookie }, setCookie(cookie));
   }
 
-  /** A WebSocket comes as an upgrade: a plain request for its path is refused. */
+  /** A WebSocket comes as an upgrade. A plain request for its path is refused. */
   readonly #persistent: RequestHandler = async (request) => {
     await this.#findNode(request);
     throw badRequest();
@@ -171,10 +155,10 @@ export class FuqHttp {
     return async (request, response) => {
       const envelope = await readJsonBody(request);
       const node = await this.#findNode(request, envelope.text("cookie"));
-      // Older workers put what they ask in an envelope, and some their cookie nowhere else.
+      // Older workers put the request in an envelope, and some their cookie nowhere else.
       const given = envelope.object("msg") ?? envelope;
       const worker = this.#pollingWorker(node);
-      // The listener closes idle connections; this one must stay open, because it shows that the worker is there.
+      // The listener closes idle connections. This one must stay open, because it shows that the worker is there.
       response.once("finish", () => request.socket.setTimeout(0));
       const work = await find(worker, given, { socket: request.socket, signal: closeSignal(response) });
       if (response.destroyed) worker.answerNotSent(work);
@@ -189,9 +173,7 @@ export class FuqHttp {
 
   #pollingWorker(node: FuqNode): PollingWorker {
     const { core, settings } = this.#context;
-    const known = this.#polling.get(node);
-    if (known !== undefined) return known;
-    const worker = new PollingWorker(core, node, settings.pool);
+    const worker = this.#polling.get(node) ?? new PollingWorker(core, node, settings.pool);
     this.#polling.set(node, worker);
     return worker;
   }
@@ -224,7 +206,7 @@ async function update(worker: PollingWorker, given: JsonFields, source: PollSour
     newJob: newJob === undefined ? null : { numProc: newJob.integer("nproc") },
   };
   const work = await worker.update(reported, source);
-  // The original knows ::stop:: only as the answer to /job/request; here it would run it. It asks again after an empty answer.
+  // The original knows ::stop:: only as the answer to /job/request, and would run it here. It asks again after [].
   return work === "stop" ? [] : work;
 }
 
@@ -238,7 +220,7 @@ function nodeInfo(given: JsonFields): NodeInfo {
   };
   const names = [info.node, info.uniqueName, ...info.tags];
   if (info.node === "" || names.some((name) => name.length > MAX_NAME)) throw badRequest();
-  if (info.tags.length > MAX_TAGS || info.nproc < 0 || info.nproc > MAX_PROCESSORS) throw badRequest();
+  if (info.tags.length > MAX_TAGS || info.nproc < 0 || info.nproc > COUNT_LIMIT) throw badRequest();
   return info;
 }
 
@@ -253,7 +235,7 @@ const taskJson = ({ task, job }: Task) => ({
   status: STATUSES[job.status],
 });
 
-/** Aborted when nobody waits for the answer any more. */
+/** Aborted when the client no longer waits for the answer. */
 function closeSignal(response: ServerResponse): AbortSignal {
   const closed = new AbortController();
   response.once("close", () => closed.abort());

@@ -10,7 +10,7 @@ const TEXTS: Readonly<Record<number, string>> = {
   500: "500 internal error",
 };
 
-/** Thrown by a request handler; its text is the body of the response. */
+/** Thrown by a request handler. Its text is the body of the response. */
 export class HttpError extends Error {
   readonly status: number;
 
@@ -42,7 +42,7 @@ function send(response: ServerResponse, status: number, text: string): void {
   response.end(text);
 }
 
-/** The JSON value in the body, whatever its content type is said to be. */
+/** The content type is ignored. */
 export async function readJsonBody(request: IncomingMessage): Promise<JsonFields> {
   const chunks: Buffer[] = [];
   let length = 0;
@@ -58,7 +58,7 @@ export async function readJsonBody(request: IncomingMessage): Promise<JsonFields
   }
 }
 
-/** A JSON object. Its names count in any case, as they do for the original; what is missing or null is empty. */
+/** A JSON object. Names match in any case, as in the original. Missing values and null are empty. */
 export class JsonFields {
   readonly #values = new Map<string, unknown>();
 
@@ -92,7 +92,7 @@ export class JsonFields {
     return value as T;
   }
 
-  /** Undefined where it is missing or null. */
+  /** Undefined if it is missing or null. */
   object(name: string): JsonFields | undefined {
     const value = this.#values.get(name);
     return value === undefined ? undefined : fieldsOf(value);

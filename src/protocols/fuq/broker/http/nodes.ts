@@ -1,6 +1,6 @@
 /**
- * Workers that have said /hello: their names, and the cookies by which they are known again. Both outlive the broker. Of a cookie only its
- * digest is kept, so that who reads the store cannot pass for a worker.
+ * Workers that have sent /hello: their names and cookies. Both outlive the broker. Only the digest of a cookie is
+ * stored, so that a reader of the store cannot impersonate a worker.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { now } from "../../../../base/clock.js";
@@ -8,7 +8,7 @@ import type { Core } from "../../../../broker/core.js";
 import { WorkerId } from "../../../../model/ids.js";
 import { HttpError } from "./json-http.js";
 
-/** What a worker says of itself; `uniqueName` is what the foreman calls it. */
+/** What a worker reports about itself. `uniqueName` is assigned by the foreman. */
 export interface NodeInfo {
   readonly node: string;
   readonly pid: number;
@@ -22,7 +22,7 @@ export interface FuqNode {
   readonly info: NodeInfo;
   /** It was asked to stop, and is stopped whenever it connects. */
   stopping: boolean;
-  /** It waits for ever for an answer that was lost: it is of no use until it is restarted, under another name. */
+  /** It waits forever for a lost reply. It must be restarted, under another name. */
   stuck?: boolean;
 }
 
@@ -40,9 +40,9 @@ const COOKIE = "fuq_foreman_auth";
 const DAY = 86_400_000;
 const COOKIE_MS = 14 * DAY;
 const MAX_COOKIE = 128;
-/** Nodes that are remembered. Beyond it the one that would expire first goes, unless it is at work. */
+/** Above it the idle node that would expire first is removed. */
 const MAX_NODES = 10_000;
-/** How often the store is read for cookies that are not known here: another broker may have given them. */
+/** How often the store is read for unknown cookies. Another broker may have issued them. */
 const RELOAD_MS = 1_000;
 
 export class Nodes {
@@ -57,17 +57,15 @@ export class Nodes {
     this.#core = core;
   }
 
-  /** A name for the foreman as such, the same for as long as its data lasts. */
+  /** The name of the foreman. It is stored with its data. */
   session(): Promise<string> {
-    this.#session ??= this.#findSession();
+    this.#session ??= (async () => {
+      await this.#core.put(SESSION_AREA, "session", newSecret(), 0);
+      const [found] = await this.#core.keptTexts(SESSION_AREA);
+      if (found === undefined) throw new Error("the session of fuq's foreman was not stored");
+      return found.value;
+    })();
     return this.#session;
-  }
-
-  async #findSession(): Promise<string> {
-    const { stored } = await this.#core.put(SESSION_AREA, "session", newSecret(), 0);
-    const [found] = await this.#core.keptTexts(SESSION_AREA);
-    if (found === undefined) throw new Error(`no session was stored (${stored})`);
-    return found.value;
   }
 
   async all(): Promise<readonly FuqNode[]> {
@@ -80,7 +78,7 @@ export class Nodes {
     return this.#byName.get(uniqueName);
   }
 
-  /** A worker's first message. Its name is made unique where it brings none of its own. */
+  /** A worker that brings no name gets a unique one. */
   async register(given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
     await this.#load();
     await this.#evict();
@@ -89,8 +87,8 @@ export class Nodes {
     const cookie = newSecret();
     for (let number = own ? 0 : 1; ; number++) {
       const uniqueName = number === 0 ? given.uniqueName : `${base}:${number}`;
-      const known: NodeRecord = newNode({ ...given, uniqueName }, digestOf(cookie));
-      // Kept only if nobody has the name: another broker may have given it a moment ago.
+      const known = newNode({ ...given, uniqueName }, digestOf(cookie));
+      // Version 0: another broker may have given the same name a moment ago.
       if (!this.#byName.has(uniqueName) && (await this.#save(known, 0))) return { node: known, cookie };
     }
   }
@@ -107,16 +105,14 @@ export class Nodes {
     return { node: known, cookie: renewed };
   }
 
-  /**
-   * The node of a cookie, from a header or from the request's body. Refuses with 401 where there is none, with 403 where it is not known.
-   */
+  /** The cookie is in a header or in the body of the request. Throws 401 without one, 403 if it is not known. */
   async findByCookie(header: string | undefined, inBody = ""): Promise<FuqNode> {
     const cookie = cookieIn(header) ?? (inBody === "" ? undefined : inBody);
     if (cookie === undefined) throw new HttpError(401, "missing session cookie");
     if (cookie.length > MAX_COOKIE) throw new HttpError(401, "cannot validate cookie");
     const known = await this.#find(cookie);
     if (known === undefined) throw new HttpError(403, "cannot validate cookie");
-    // A worker asks for no new one while it works; the day it is cut off the old one must still do.
+    // A worker renews nothing while it is connected. The cookie must still be valid when it reconnects.
     if (known.expires - now() < COOKIE_MS - DAY) {
       known.expires = now() + COOKIE_MS;
       await this.#save(known);
@@ -146,7 +142,7 @@ export class Nodes {
     this.#byDigest.set(known.digest, known);
   }
 
-  /** Once; with `again`, once more where the store is shared and was not asked just now. */
+  /** Loads once. `again` loads once more, if other brokers share the store and it was not read just now. */
   async #load(again = false): Promise<void> {
     const stale = again && this.#core.group !== undefined && now() - this.#loadedAt > RELOAD_MS;
     if (this.#loading === undefined || stale) {

@@ -1,0 +1,2 @@
+/** What a worker of BullMQ runs in threads. */
+export default async (job) => ({ n: job.data.n + 1 });

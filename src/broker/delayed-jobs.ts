@@ -1,0 +1,146 @@
+/**
+ * Starts delayed jobs. The store finds them by an index; until their time has come they are not in dispatch and cost nothing. One timer is
+ * set, for the first of them. The clocks are compared every few seconds, because one may have been set.
+ */
+import { now } from "../base/clock.js";
+import { asLaboroError } from "../base/errors.js";
+import type { Log } from "../base/log.js";
+import { onJobsDue, waitsInDispatch } from "../dispatch/index.js";
+import type { JobId } from "../model/ids.js";
+import type { Job, JobSpec } from "../model/job.js";
+import type { NextDelayed } from "../model/store.js";
+import { Alarm } from "./alarm.js";
+import type { Core } from "./core.js";
+import type { StoreClock } from "./store-clock.js";
+
+/** Jobs promoted in one commit. */
+const AT_ONCE = 1_000;
+/** How often the clocks are compared, and in a group how often jobs of other brokers are looked for. */
+const CHECK_MS = 5_000;
+const RETRY_MS = 1_000;
+
+export class DelayedJobs {
+  readonly #core: Core;
+  readonly #log: Log;
+  readonly #clock: StoreClock;
+  /** In dispatch, because they wait for other jobs as well. */
+  readonly #inDispatch = new Map<JobId, Job>();
+  readonly #alarm = new Alarm(() => void this.#run());
+  #running = false;
+  #again = false;
+  #stopped = false;
+
+  constructor(core: Core, clock: StoreClock, log: Log) {
+    this.#core = core;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Called when jobs are known in dispatch. */
+  start(): void {
+    void this.#run();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#alarm.clear();
+  }
+
+  /** With the time before which the job does not start; without any where that has come. */
+  withTime({ delayMs, notBefore: at, ...spec }: JobSpec): JobSpec {
+    if (delayMs !== undefined && delayMs > 0) return { ...spec, delayMs, notBefore: this.#clock.steady + delayMs };
+    return at === undefined || at <= this.#clock.current ? spec : { ...spec, notBefore: at };
+  }
+
+  /** How long it will be until the job starts. */
+  msUntil({ notBefore, delayMs }: Pick<JobSpec, "notBefore" | "delayMs">): number {
+    if (notBefore === undefined) return 0;
+    return notBefore - (delayMs === undefined ? this.#clock.current : this.#clock.steady);
+  }
+
+  /** A delayed job was stored, here or by another broker. */
+  added(job: Job): void {
+    if (job.delayed === true) this.#wakeIn(this.msUntil(job));
+  }
+
+  /** Adds delayed jobs to dispatch, because others wait for them. Where one broker has the store, nobody else does. */
+  async load(jobs: readonly JobId[]): Promise<void> {
+    for (const id of jobs) {
+      const job = await this.#core.store.job(id);
+      // The store answers in order: a promotion that it has made since is applied after this.
+      if (job?.delayed === true && !this.#core.state.jobs.has(id)) this.#core.jobs.stored(job, undefined, new Map());
+    }
+  }
+
+  /** A job was added to dispatch. */
+  inDispatch(job: Job): void {
+    if (!waitsInDispatch(job)) return;
+    this.#inDispatch.set(job.id, job);
+    this.#wakeIn(this.msUntil(job));
+  }
+
+  #wakeIn(ms: number): void {
+    if (!this.#stopped) this.#alarm.set(now() + Math.min(CHECK_MS, Math.max(0, ms)));
+  }
+
+  async #run(): Promise<void> {
+    this.#again = true;
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      while (this.#again && !this.#stopped) {
+        this.#again = false;
+        await this.#clock.measure();
+        this.#startInDispatch();
+        this.#wakeAt(await this.#promoteDue());
+      }
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      if (!this.#stopped) this.#log.warn({ code }, `cannot start delayed jobs, and tries again: ${message}`);
+      this.#wakeIn(RETRY_MS);
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  #startInDispatch(): void {
+    const due: JobId[] = [];
+    let next = Number.POSITIVE_INFINITY;
+    for (const [id, job] of this.#inDispatch) {
+      const ms = this.msUntil(job);
+      if (ms <= 0) due.push(id);
+      else next = Math.min(next, ms);
+      if (ms <= 0 || !this.#core.state.jobs.has(id)) this.#inDispatch.delete(id);
+    }
+    if (due.length > 0) this.#core.decide((out) => onJobsDue(this.#core.state, out, due, now()));
+    this.#core.publish(due.map((job) => ({ kind: "job-due", job })));
+    if (this.#inDispatch.size > 0) this.#wakeIn(next);
+  }
+
+  async #promoteDue(): Promise<NextDelayed> {
+    for (;;) {
+      const next = await this.#core.store.nextDelayed();
+      const { current: clock, steady } = this.#clock;
+      const due =
+        (next.clock ?? Number.POSITIVE_INFINITY) <= clock || (next.steady ?? Number.POSITIVE_INFINITY) <= steady;
+      if (!due || this.#stopped) return next;
+      const result = await this.#core.commit({ op: "promote", clock, steady, max: AT_ONCE });
+      if (result.op !== "promote" || result.jobs.length === 0) return next;
+      for (const job of result.jobs) this.#promoted(job);
+    }
+  }
+
+  #promoted(job: Job): void {
+    const { state, jobs } = this.#core;
+    // It is known there if another job comes after it.
+    if (state.jobs.has(job.id)) this.#core.decide((out) => onJobsDue(state, out, [job.id], now()));
+    else jobs.stored(job, undefined, new Map());
+    this.#core.publish([{ kind: "job-due", job: job.id }]);
+  }
+
+  #wakeAt({ clock, steady }: NextDelayed): void {
+    if (clock !== undefined) this.#wakeIn(clock - this.#clock.current);
+    if (steady !== undefined) this.#wakeIn(steady - this.#clock.steady);
+    if (this.#core.store.shared) this.#wakeIn(CHECK_MS);
+  }
+}

@@ -1,0 +1,103 @@
+/** Options of `run` and `submit` about time: delay, keys, retries, how long a job is kept. */
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { badInput } from "../../../base/errors.js";
+import { IF_EXISTS, type IfExists } from "../../../model/job.js";
+import type { Submission } from "../../../model/job-input.js";
+import { parseDuration, parseTime } from "../option-parsers.js";
+
+export interface TimeOptions {
+  readonly retryWait?: number;
+  readonly retryFactor?: number;
+  readonly retryMax?: number;
+  readonly retryJitter?: number;
+  readonly retryOn?: readonly (number | string)[];
+  readonly neverOn?: readonly (number | string)[];
+  readonly keep?: number;
+  readonly keepFailed?: number;
+  // Of `submit` alone.
+  readonly in?: number;
+  readonly at?: number;
+  readonly key?: string;
+  readonly keyFor?: number;
+  readonly ifExists?: IfExists;
+}
+
+/** Options that mean something only for a job that is not waited for. */
+export function addDelayAndKeyOptions(command: Command): Command {
+  return command
+    .option("--in <duration>", "start no earlier than so long from now: 10m", parseDuration)
+    .option(
+      "--at <time>",
+      "start no earlier than this: 2026-12-24T18:00, local time here, or with +01:00 or Z",
+      parseTime,
+    )
+    .option("--key <key>", "one job at a time has this key, until it ends: see --if-exists")
+    .option("--key-for <duration>", "the job has its key for so long after its end as well", parseDuration)
+    .addOption(
+      new Option("--if-exists <what>", "where another job has the key: return it, refuse, or replace (cancel) it")
+        .choices([...IF_EXISTS])
+        .default(undefined, "return"),
+    );
+}
+
+/** When tasks are retried, and how long the job is kept. */
+export function addRetryAndKeepOptions(command: Command): Command {
+  return command
+    .option("--retry-wait <duration>", "wait so long before the first retry (default: 1s)", parseDuration)
+    .option("--retry-factor <n>", "each wait is so many times the one before (default: 2)", parseDecimal)
+    .option("--retry-max <duration>", "the longest wait before a retry (default: 1m)", parseDuration)
+    .option("--retry-jitter <part>", "the part of each wait that is random, 0 to 1 (default: 0)", parseDecimal)
+    .option(
+      "--retry-on <ends>",
+      "retry only these: exit codes (137 is SIGKILL), timeout, names of a handler's errors; 75,137",
+      parseEnds,
+    )
+    .option("--never-on <ends>", "never retry these", parseEnds)
+    .option(
+      "--keep <duration>",
+      "keep the job so long after its end: 7d (default: as long as the broker says)",
+      parseDuration,
+    )
+    .option("--keep-failed <duration>", "the same where it did not succeed (default: as --keep)", parseDuration);
+}
+
+function parseDecimal(text: string): number {
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
+  throw new InvalidArgumentError("expected a number");
+}
+
+function parseEnds(text: string): readonly (number | string)[] {
+  const ends = text.split(",").map((one) => one.trim());
+  if (ends.includes("")) throw new InvalidArgumentError("expected exit codes or names: 75,137");
+  return ends.map((one) => (/^\d+$/.test(one) ? Number(one) : one));
+}
+
+function retryOf(options: TimeOptions): Pick<Submission, "retry"> {
+  const { retryWait, retryFactor, retryMax, retryJitter, retryOn, neverOn } = options;
+  const retry = {
+    ...(retryWait === undefined ? {} : { waitMs: retryWait }),
+    ...(retryFactor === undefined ? {} : { factor: retryFactor }),
+    ...(retryMax === undefined ? {} : { maxMs: retryMax }),
+    ...(retryJitter === undefined ? {} : { jitter: retryJitter }),
+    ...(retryOn === undefined ? {} : { on: retryOn }),
+    ...(neverOn === undefined ? {} : { never: neverOn }),
+  };
+  return Object.keys(retry).length === 0 ? {} : { retry };
+}
+
+export function timesOf(options: TimeOptions): Omit<Submission, "recipe" | "entries" | "numbers"> {
+  const { in: delayMs, at, key, keyFor, ifExists, keep, keepFailed } = options;
+  if (delayMs !== undefined && at !== undefined) throw badInput("--in and --at exclude each other");
+  if (key === undefined && (keyFor !== undefined || ifExists !== undefined))
+    throw badInput("--key-for and --if-exists go with --key only");
+  return {
+    ...retryOf(options),
+    ...(delayMs === undefined ? {} : { delayMs }),
+    ...(at === undefined ? {} : { at }),
+    ...(key === undefined ? {} : { key }),
+    ...(keyFor === undefined ? {} : { keyForMs: keyFor }),
+    ...(ifExists === undefined ? {} : { ifExists }),
+    ...(keep === undefined ? {} : { keepMs: keep }),
+    ...(keepFailed === undefined ? {} : { keepFailedMs: keepFailed }),
+  };
+}

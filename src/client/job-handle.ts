@@ -1,0 +1,236 @@
+/** A job as its submitter sees it: its results, output and state. */
+import { checkTimeout } from "../base/clock.js";
+import { badInput, LaboroError } from "../base/errors.js";
+import type { OperationInput, OperationOutput } from "../broker/operations/index.js";
+import { errorFromValue, TaskFailed } from "../model/handler-errors.js";
+import type { JobEnd } from "../model/job.js";
+import type { OutputStream } from "../model/outcome.js";
+import type { EndedTask } from "../model/progress.js";
+import type { Range } from "../model/ranges.js";
+import type { OutputPiece } from "../model/store.js";
+import { asBuffer, decodeOutput, type TaskDefinition } from "../model/task-definition.js";
+import type { CallOptions, Client } from "./client.js";
+
+/** All that the broker says of a job: state, counters, limits, times. */
+export type JobInfo = OperationOutput<"job">;
+type ListedTask = OperationOutput<"tasks">["tasks"][number];
+
+/** How a task ended. `value` is what its handler returned, `thrown` what it threw; `error` is one line for people. */
+export type TaskResult<Output = Buffer> = Omit<ListedTask, "value"> &
+  Pick<EndedTask, "output"> & { readonly value?: Output; readonly thrown?: Error };
+
+/** One time for all steps of a call. */
+function timeLeft({ timeoutMs, signal }: CallOptions): () => CallOptions {
+  checkTimeout(timeoutMs);
+  if (timeoutMs === undefined) return () => ({ signal });
+  const begun = process.hrtime.bigint();
+  const passedMs = (): number => Number((process.hrtime.bigint() - begun) / 1_000_000n);
+  return () => ({ signal, timeoutMs: Math.max(1, timeoutMs - passedMs()) });
+}
+
+/** More tasks than any job has. */
+const BEYOND = 2 ** 30;
+
+/** `Output` is what the tasks' handler returns; of a job without a definition, the bytes of that or of the standard output. */
+export class JobHandle<Output = Buffer> {
+  /** Its number, as `laboro status` shows it. */
+  readonly id: number;
+  /** Of a submission: the job was there before, by its key. */
+  readonly existed: boolean;
+  readonly #client: Client;
+  readonly #task: TaskDefinition<unknown, Output, unknown> | undefined;
+
+  constructor(client: Client, id: number, task?: TaskDefinition<unknown, Output, unknown>, existed = false) {
+    this.#client = client;
+    this.id = id;
+    this.existed = existed;
+    this.#task = task;
+  }
+
+  /** How it ended, once it has. Survives a restart of the broker. */
+  async wait(options: CallOptions = {}): Promise<JobEnd> {
+    for await (const { ended } of this.#client.follow(this.id, { ...options, tasks: false }))
+      if (ended !== undefined) return ended;
+    throw new LaboroError("LABORO_INTERNAL", `job ${this.id} was not followed to its end`);
+  }
+
+  /**
+   * What the task returned, once it has ended: the only one of the job, or the one at `index`. Rejects with `TaskFailed`, whose cause is what
+   * the handler threw, or with LABORO_TASK_CANCELLED.
+   */
+  async result(options: CallOptions & { readonly index?: number } = {}): Promise<Output> {
+    const { index = 0, ...given } = options;
+    const left = timeLeft(given);
+    const task = await this.#ended(index, left);
+    if (task === undefined) throw await this.#noResult(index, left());
+    return this.#outcome(task, left());
+  }
+
+  /** The task, once it has ended; undefined if the job has ended without it. */
+  async #ended(index: number, left: () => CallOptions): Promise<ListedTask | undefined> {
+    const before = index === 0 ? [] : [{ first: 0, last: index - 1 }];
+    const has = [...before, { first: index + 1, last: BEYOND }];
+    try {
+      for await (const { tasks, ended } of this.#client.follow(this.id, { ...left(), has })) {
+        const found = tasks.find((task) => task.index === index);
+        if (found !== undefined || ended !== undefined) return found;
+      }
+    } catch (cause) {
+      if (!(cause instanceof LaboroError) || cause.code !== "LABORO_QUEUE_FULL") throw cause;
+      // A connection may follow the tasks of a few hundred jobs, and wait for the end of many more.
+      if ((await this.info(left())).count > 1) throw cause;
+      await this.wait(left());
+    }
+    const input = { job: this.id, from: index, limit: 1, values: true };
+    return (await this.#read("tasks", input, left())).tasks.find((task) => task.index === index);
+  }
+
+  /**
+   * In order of index, fetched page by page; with `follow` as tasks end, until the job has ended, each with its output if that is small.
+   * Cancelled tasks that never ran have none.
+   */
+  async *results(options: CallOptions & { readonly follow?: boolean } = {}): AsyncGenerator<TaskResult<Output>> {
+    const { follow = false, ...more } = options;
+    if (follow) {
+      for await (const { tasks } of this.#client.follow(this.id, more))
+        for (const task of tasks) yield await this.#decoded(task, more);
+      return;
+    }
+    let from: number | undefined = 0;
+    while (from !== undefined) {
+      const input: OperationInput<"tasks"> = { job: this.id, from, values: true };
+      const page: OperationOutput<"tasks"> = await this.#read("tasks", input, more);
+      for (const task of page.tasks) yield await this.#decoded(task, more);
+      from = page.next;
+    }
+  }
+
+  async #outcome(task: ListedTask, options: CallOptions): Promise<Output> {
+    const { index, number, error, state } = task;
+    if (state === "succeeded") return this.#decode(await this.#bytes(task, options));
+    const thrown = errorFromValue(await this.#value(task, options));
+    if (state === "failed") throw new TaskFailed(this.id, index, error ?? `task ${number} has failed`, thrown);
+    throw new LaboroError("LABORO_TASK_CANCELLED", `task ${number} of job ${this.id} was cancelled`, { cause: thrown });
+  }
+
+  async #noResult(index: number, options: CallOptions): Promise<LaboroError> {
+    const { count, reason } = await this.info(options);
+    if (index >= count) return badInput(`index: job ${this.id} has ${count} tasks, the last has index ${count - 1}`);
+    const why = reason === undefined ? "" : `: ${reason}`;
+    return new LaboroError("LABORO_TASK_CANCELLED", `a task of job ${this.id} was cancelled before it ran${why}`);
+  }
+
+  async #decoded(
+    { value: _, ...task }: ListedTask & Partial<EndedTask>,
+    options: CallOptions,
+  ): Promise<TaskResult<Output>> {
+    if (task.valueBytes === undefined && _ === undefined) return task;
+    const value = await this.#value({ ...task, ...(_ && { value: _ }) }, options);
+    if (task.state === "succeeded") return { ...task, value: this.#decode(value) };
+    const thrown = errorFromValue(value);
+    return thrown === undefined ? task : { ...task, thrown };
+  }
+
+  /** A lost connection does not end it: what only reads is asked again on the next one. */
+  async #read<Name extends "job" | "tasks" | "output">(
+    operation: Name,
+    input: OperationInput<Name>,
+    options?: CallOptions,
+  ): Promise<OperationOutput<Name>> {
+    for (;;) {
+      try {
+        return await this.#client.ask(operation, input, options);
+      } catch (cause) {
+        const isGone = cause instanceof LaboroError && cause.code === "LABORO_BROKER_GONE";
+        if (!isGone || this.#client.closed) throw cause;
+      }
+    }
+  }
+
+  #decode(bytes: Uint8Array | undefined): Output {
+    if (this.#task === undefined) return asBuffer(bytes ?? new Uint8Array(0)) as Output;
+    return decodeOutput(this.#task, bytes) as Output;
+  }
+
+  /** A program has no value to return: it writes its result. */
+  async #bytes(task: ListedTask, options: CallOptions): Promise<Uint8Array | undefined> {
+    if (task.value !== undefined || task.valueBytes !== undefined) return this.#value(task, options);
+    return task.outputBytes === 0 ? undefined : this.#stdout(task.index, options);
+  }
+
+  async #value({ index, value, valueBytes }: ListedTask, options: CallOptions): Promise<Uint8Array | undefined> {
+    if (value !== undefined || valueBytes === undefined) return value;
+    const input = { job: this.id, from: index, limit: 1, values: true };
+    return (await this.#read("tasks", input, options)).tasks[0]?.value;
+  }
+
+  /** Its state, counters, limits and times. */
+  info(options?: CallOptions): Promise<JobInfo> {
+    return this.#read("job", { job: this.id }, options);
+  }
+
+  /** The pieces of a task's output in order; a jump in the offsets is what the cap dropped. */
+  async *output(
+    index: number,
+    options: CallOptions & { attempt?: number; stream?: OutputStream } = {},
+  ): AsyncGenerator<OutputPiece> {
+    const { attempt, stream, ...more } = options;
+    let from: number | undefined = 0;
+    while (from !== undefined) {
+      const input: OperationInput<"output"> = {
+        job: this.id,
+        index,
+        from,
+        ...(attempt && { attempt }),
+        ...(stream && { stream }),
+      };
+      const page: OperationOutput<"output"> = await this.#read("output", input, more);
+      yield* page.pieces;
+      from = page.next;
+    }
+  }
+
+  /** All of one stream of a task as text. */
+  async text(index: number, stream: OutputStream = "stdout", options: CallOptions = {}): Promise<string> {
+    return (await this.#stdout(index, options, stream)).toString();
+  }
+
+  async #stdout(index: number, options: CallOptions, stream: OutputStream = "stdout"): Promise<Buffer> {
+    const parts: Uint8Array[] = [];
+    for await (const piece of this.output(index, { ...options, stream })) parts.push(piece.bytes);
+    return Buffer.concat(parts);
+  }
+
+  /** Why a task is not running, in words. */
+  async explain(index: number, options?: CallOptions): Promise<string> {
+    return (await this.#client.ask("explain", { job: this.id, index }, options)).reason;
+  }
+
+  /** Starts no more of its tasks, until `release`. */
+  async hold(options?: CallOptions): Promise<void> {
+    await this.#client.ask("hold", { job: this.id }, options);
+  }
+
+  /** Lets the tasks of a held job start. */
+  async release(options?: CallOptions): Promise<void> {
+    await this.#client.ask("release", { job: this.id }, options);
+  }
+
+  /** Durable when it resolves: these tasks, or all, end as cancelled, even if a result arrives later. */
+  async cancel(tasks?: readonly Range[], reason?: string, options?: CallOptions): Promise<void> {
+    await this.#client.ask("cancel", { job: this.id, ...(tasks && { tasks }), ...(reason && { reason }) }, options);
+  }
+
+  /** Run finished tasks again: those that failed or were cancelled, unless other states are named. Returns how many. */
+  async rerun(
+    which: { states?: readonly JobEnd[]; tasks?: readonly Range[] } = {},
+    options?: CallOptions,
+  ): Promise<number> {
+    return (await this.#client.ask("rerun", { job: this.id, ...which }, options)).count;
+  }
+
+  /** Removes the job with its results and output. It must have ended. */
+  async remove(options?: CallOptions): Promise<void> {
+    await this.#client.ask("remove", { job: this.id }, options);
+  }
+}

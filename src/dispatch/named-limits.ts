@@ -1,0 +1,220 @@
+/**
+ * Named limits (model/limit.ts). A task counts against `running` from its assignment to a worker until its end is recorded, and against the
+ * rate at its assignment. So tasks of a job with a limit are not prefetched: whatever a worker holds of them it may start.
+ *
+ * One broker alone counts here. A signature is the work of jobs with the same limits; while one of these is full, nothing of the signature
+ * is assigned. The starts of a rate are kept for its interval; a timer ends the wait for the oldest of them.
+ *
+ * In a group the store counts. It grants no more leases than the limits leave, and what is leased may run. A signature whose lease was
+ * refused leases nothing until a task of the limit has ended, the rate allows another start, or the rule has changed. `maxRunning` of a
+ * job is a limit of that job alone: one broker counts it in run-limits.ts, in a group the store does.
+ */
+import type { JobId } from "../model/ids.js";
+import type { Limits } from "../model/job.js";
+import { type LimitRule, type LimitStart, startTime } from "../model/limit.js";
+import type { LeaseLimit } from "../model/store.js";
+import type { Decisions } from "./decisions.js";
+import { Fifo } from "./fifo.js";
+import { reindexJob, releaseWaiting } from "./job-queue.js";
+import { placeWork } from "./placement.js";
+import { updateActive } from "./signature.js";
+import type { JobState, Signature, State, Timer } from "./state.js";
+
+export interface LimitState {
+  readonly name: string;
+  /** Absent after its removal: then it limits nothing, and its tasks are still counted. */
+  rule: LimitRule | undefined;
+  /** Tasks at workers of this broker. */
+  running: number;
+  /** Starts within the interval of the rate, oldest first. */
+  readonly starts: Fifo<{ readonly at: number; count: number }>;
+  startCount: number;
+  readonly signatures: Set<Signature>;
+  timer?: Timer | undefined;
+}
+
+export function limitFor(state: State, name: string): LimitState {
+  const known = state.limits.get(name);
+  if (known !== undefined) return known;
+  const limit = {
+    name,
+    rule: undefined,
+    running: 0,
+    starts: new Fifo<never>(),
+    startCount: 0,
+    signatures: new Set<Signature>(),
+  };
+  state.limits.set(name, limit);
+  return limit;
+}
+
+/** Before jobs are added. */
+export function loadLimits(
+  state: State,
+  rules: ReadonlyMap<string, LimitRule>,
+  starts: readonly LimitStart[],
+  now: number,
+): void {
+  for (const [name, rule] of rules) limitFor(state, name).rule = rule;
+  for (const { name, at, count } of [...starts].sort((a, b) => a.at - b.at)) {
+    const limit = limitFor(state, name);
+    // The clock may have been set back since.
+    limit.starts.add({ at: Math.min(at, now), count });
+    limit.startCount += count;
+  }
+  for (const limit of state.limits.values()) {
+    forgetStarts(limit, now);
+    if (!state.shared) updateFull(state, limit);
+  }
+}
+
+/** How many more tasks of the signature may be assigned. */
+export function spareStarts({ limits }: Signature): number {
+  let spare = Number.POSITIVE_INFINITY;
+  for (const limit of limits ?? []) spare = Math.min(spare, roomOf(limit));
+  return spare;
+}
+
+function roomOf({ rule, running, startCount }: LimitState): number {
+  const byRate = (rule?.rate?.starts ?? Number.POSITIVE_INFINITY) - startCount;
+  return Math.min((rule?.running ?? Number.POSITIVE_INFINITY) - running, byRate);
+}
+
+/** Whether the store decides how many tasks of this job may be leased. */
+export const isLimitedByStore = (state: State, { named, maxRunning }: Limits): boolean =>
+  state.shared && (named !== undefined || maxRunning !== undefined);
+
+/** Counts tasks of the signature that workers got, or with a negative `count` no longer have. */
+export function countLimited(state: State, { limits }: Signature, count: number): void {
+  for (const limit of limits ?? []) {
+    limit.running += count;
+    if (!state.shared) updateFull(state, limit);
+    else if (count < 0) mayLeaseAgain(limit);
+  }
+}
+
+/** Tasks of the signature are assigned now. */
+export function recordStarts(state: State, { limits }: Signature, count: number, now: number): void {
+  if (state.shared) return;
+  for (const limit of limits ?? []) {
+    const { rate } = limit.rule ?? {};
+    if (rate === undefined) continue;
+    forgetStarts(limit, now);
+    limit.starts.add({ at: startTime(rate, now), count });
+    limit.startCount += count;
+    updateFull(state, limit);
+  }
+}
+
+function forgetStarts(limit: LimitState, now: number): void {
+  const { intervalMs = 0 } = limit.rule?.rate ?? {};
+  for (
+    let start = limit.starts.front;
+    start !== undefined && start.at + intervalMs <= now;
+    start = limit.starts.front
+  ) {
+    limit.startCount -= start.count;
+    limit.starts.shift();
+  }
+}
+
+/** The limit of the signature that has no room. */
+export const fullLimit = ({ limits }: Pick<Signature, "limits">): LimitState | undefined =>
+  limits?.find((limit) => roomOf(limit) <= 0);
+
+function updateFull(state: State, limit: LimitState): void {
+  for (const signature of limit.signatures) {
+    const full = fullLimit(signature);
+    if (full === signature.full) continue;
+    if (full === undefined && signature.jobs.size > 0) state.needsPlacement = true;
+    signature.full = full;
+    updateActive(state, signature);
+  }
+  const { rate } = limit.rule ?? {};
+  const oldest = limit.starts.front;
+  if (rate === undefined || oldest === undefined || limit.startCount < rate.starts) setTimer(state, limit, undefined);
+  else setTimer(state, limit, oldest.at + rate.intervalMs);
+}
+
+function setTimer(state: State, limit: LimitState, at: number | undefined): void {
+  if (limit.timer?.at === at) return;
+  if (limit.timer !== undefined) state.timers.remove(limit.timer);
+  limit.timer = at === undefined ? undefined : { at, kind: "limit", limit };
+  if (limit.timer !== undefined) state.timers.upsert(limit.timer);
+}
+
+/** The rate allows another start. */
+export function onLimitTimer(state: State, limit: LimitState, now: number): void {
+  limit.timer = undefined;
+  if (state.shared) {
+    mayLeaseAgain(limit);
+    return;
+  }
+  forgetStarts(limit, now);
+  updateFull(state, limit);
+}
+
+/** The rule was set, or with undefined removed. It holds for everything that is not assigned yet. */
+export function onLimitRule(
+  state: State,
+  out: Decisions,
+  name: string,
+  rule: LimitRule | undefined,
+  now: number,
+): void {
+  const limit = limitFor(state, name);
+  // Starts count for the interval that they were made under: a longer one begins with what is left of the former.
+  forgetStarts(limit, now);
+  limit.rule = rule;
+  if (state.shared) {
+    // What was leased under the former rule is leased again under this one.
+    for (const job of state.jobs.values())
+      if (job.ready > 0 && job.signature.limits?.includes(limit) === true) releaseWaiting(state, out, job);
+    mayLeaseAgain(limit);
+  } else {
+    forgetStarts(limit, now);
+    updateFull(state, limit);
+  }
+  if (rule === undefined && limit.signatures.size === 0) state.limits.delete(name);
+  placeWork(state, out, now);
+}
+
+// In a group
+
+/** The store has granted less than was asked for. */
+export function onLeaseRefused(state: State, job: JobState, { limit: name, nextMs }: LeaseLimit, now: number): void {
+  job.mayLease = true;
+  if (name === undefined) {
+    job.leaseRefused = true;
+    state.refusedJobs.add(job.id);
+    return;
+  }
+  const limit = limitFor(state, name);
+  job.signature.leaseRefusedBy = limit;
+  if (nextMs !== undefined) setTimer(state, limit, now + nextMs);
+}
+
+function mayLeaseAgain(limit: LimitState): void {
+  for (const signature of limit.signatures) signature.leaseRefusedBy = undefined;
+}
+
+/** A task of a job with `maxRunning` has ended here. */
+export function mayLeaseJobAgain(state: State, job: JobState): void {
+  if (!job.leaseRefused) return;
+  job.leaseRefused = false;
+  state.refusedJobs.delete(job.id);
+}
+
+/** Tasks of limits may have ended at other brokers: what was refused is asked for again. */
+export function onLimitsFreed(state: State, out: Decisions, now: number): void {
+  for (const limit of state.limits.values()) mayLeaseAgain(limit);
+  const jobs: readonly JobId[] = [...state.refusedJobs];
+  for (const id of jobs) {
+    const job = state.jobs.get(id);
+    state.refusedJobs.delete(id);
+    if (job === undefined) continue;
+    job.leaseRefused = false;
+    reindexJob(state, job);
+  }
+  placeWork(state, out, now);
+}

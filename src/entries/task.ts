@@ -1,0 +1,14 @@
+/** `laboro/task`: task definitions, which clients and workers share. Loads no client and no worker. */
+export { NoRetry, RetryAfter } from "../model/handler-errors.js";
+export {
+  bytes,
+  defineTask,
+  type HandlerContext,
+  json,
+  type StandardSchema,
+  type TaskDefinition,
+  type TaskFunction,
+  type TaskHandler,
+  type TaskOptions,
+  type TaskOutcome,
+} from "../model/task-definition.js";

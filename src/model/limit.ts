@@ -1,0 +1,86 @@
+/**
+ * Named limits: at most so many tasks run at a time, at most so many are started within any interval, or both. A job names the limits that
+ * its tasks count against. The rules are stored as small texts under their names.
+ */
+import { unexpectedValue } from "./input.js";
+import * as s from "./schema.js";
+
+export interface Rate {
+  readonly starts: number;
+  readonly intervalMs: number;
+}
+
+export interface LimitRule {
+  /** At most this many tasks at workers. */
+  readonly running?: number;
+  readonly rate?: Rate;
+}
+
+/** The bucket of the store with the rules. */
+export const LIMIT_BUCKET = "limit";
+/** How many limits one job may name. */
+export const MAX_LIMITS_OF_JOB = 20;
+const MAX_AT_ONCE = 1_000_000_000;
+const MAX_STARTS = 1_000_000_000;
+const MAX_INTERVAL_MS = 366 * 24 * 3_600_000;
+
+/** Other characters are for people, separate names in lists, or are used by laboro itself. */
+export const limitName = s.mapped(s.text(100), (given, what) => {
+  if (/^[A-Za-z0-9][A-Za-z0-9._:@-]*$/.test(given)) return given;
+  throw unexpectedValue(what, "letters, digits and . _ : @ -, a letter or digit first", given);
+});
+
+export const limitRule = {
+  running: s.optional(s.described(s.integer(0, MAX_AT_ONCE), "at most this many tasks run at a time; 0 starts none")),
+  rate: s.optional(
+    s.described(
+      s.object({ starts: s.integer(1, MAX_STARTS), intervalMs: s.integer(1, MAX_INTERVAL_MS) }),
+      "at most this many tasks are started within any interval of this length",
+    ),
+  ),
+};
+
+export const ruleFrom = (stored: string): LimitRule => JSON.parse(stored) as LimitRule;
+
+/** Starts of a rate up to this are kept one by one, those of a higher rate in this many steps of the interval. */
+const MAX_KEPT_STARTS = 1_000;
+
+/** The time under which a start is kept. It may be a little late, never early: a start is not forgotten before its interval has passed. */
+export function startTime({ starts, intervalMs }: Rate, at: number): number {
+  if (starts <= MAX_KEPT_STARTS) return at;
+  const step = intervalMs / MAX_KEPT_STARTS;
+  return Math.ceil(at / step) * step;
+}
+
+/** Starts that were stored at one time. */
+export interface LimitStart {
+  readonly name: string;
+  readonly at: number;
+  readonly count: number;
+}
+
+/** The limits of a task range, as a store that brokers share keeps them: named ones, and `#JOB` for the job's own `maxRunning`. */
+export function limitKeys(
+  job: number,
+  { limits = [], maxRunning }: { readonly limits?: readonly string[]; readonly maxRunning?: number },
+): string[] {
+  return maxRunning === undefined ? [...limits] : [...limits, `#${job}`];
+}
+
+/** What a limit leaves in a group of brokers. */
+export interface LimitUse {
+  readonly name: string;
+  readonly rule: LimitRule;
+  /** Tasks at workers. */
+  readonly running: number;
+  /** Tasks that brokers have leased and not handed out: each may start at any moment. */
+  readonly leased: number;
+  /** Starts within the interval of its rate. */
+  readonly starts: number;
+  /** When the oldest of these leaves the interval, in milliseconds from now. */
+  readonly nextMs?: number;
+}
+
+/** How many more tasks may be leased; negative after a limit was lowered. */
+export const roomLeft = ({ rule: { running: most, rate }, running, leased, starts }: LimitUse): number =>
+  Math.min((most ?? Number.POSITIVE_INFINITY) - running, (rate?.starts ?? Number.POSITIVE_INFINITY) - starts) - leased;

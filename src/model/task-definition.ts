@@ -1,0 +1,207 @@
+/**
+ * Task definitions: a name, the type of the input and the type of the result. Clients and workers share a definition;
+ * this module loads neither. Inputs and results are sent as JSON, or as bytes if the schema is `bytes`.
+ */
+import { type ErrorCode, LaboroError } from "../base/errors.js";
+import type { TaskEnd } from "./outcome.js";
+
+/** What zod, valibot, arktype and others implement: https://standardschema.dev. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    /** Returns the value, transformed where the schema does so, or what is wrong with it. */
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+type SchemaResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] };
+
+interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** What `defineTask` takes. */
+export interface TaskOptions<Input, Output, Parsed> {
+  /**
+   * Checks the input when a client adds it, and again before the handler runs. The handler gets what the schema
+   * returns.
+   */
+  readonly input?: StandardSchema<Input, Parsed>;
+  /** Checks what the handler returns. */
+  readonly output?: StandardSchema<Output>;
+}
+
+/** A kind of task. `Input` is what a client gives, `Parsed` what the handler gets, `Output` what it returns. */
+export interface TaskDefinition<Input = unknown, Output = unknown, Parsed = Input> {
+  readonly name: string;
+  readonly input: StandardSchema | undefined;
+  readonly output: StandardSchema | undefined;
+  /** Never set. Keeps the types. */
+  readonly types?: { readonly input: Input; readonly output: Output; readonly parsed: Parsed };
+  /** A handler for this task, to be exported by a module that runs in threads. */
+  handler(run: TaskFunction<Parsed, Output>): TaskHandler;
+}
+
+/** Runs one task. Its return value, or the value of the returned promise, is the result. */
+export type TaskFunction<Parsed, Output> = (input: Parsed, context: HandlerContext) => Output | PromiseLike<Output>;
+
+/** A task and the function that does it, as `task.handler(…)` makes it. */
+export interface TaskHandler {
+  readonly task: TaskDefinition<unknown, unknown, unknown>;
+  readonly run: TaskFunction<never, unknown>;
+}
+
+/** The second argument of a handler: information about its task, and functions that it can call. */
+export interface HandlerContext {
+  /** The job's number; 0 for a request. */
+  readonly job: number;
+  /** The place of the task in its job, from 0. */
+  readonly index: number;
+  /** The number of the task that users see: its place from 1. */
+  readonly number: number;
+  /** 1 for the first. */
+  readonly attempt: number;
+  /** The job's key. */
+  readonly key?: string | undefined;
+  /** When the time limit or the timeout of the client ends, in milliseconds since 1970. */
+  readonly deadline?: number | undefined;
+  /** The jobs that this one came after. */
+  readonly after: readonly number[];
+  /**
+   * Aborted when the task is cancelled or past its time limit, when the client no longer waits, or when the worker
+   * stops.
+   */
+  readonly signal: AbortSignal;
+  /** Reports progress: any JSON value of at most 4 KiB. The last one is shown. At most one per second is sent. */
+  progress(value: unknown): void;
+  /** Writes a line to the task's output. Values other than text are formatted as by console.log. */
+  log(...values: readonly unknown[]): void;
+  /** The results of the jobs that this one came after, or of one of them, in order. */
+  results<Output>(task: TaskDefinition<unknown, Output, unknown>, job?: number): AsyncIterable<TaskOutcome<Output>>;
+}
+
+/** How a task ended, with what its handler returned. */
+export interface TaskOutcome<Output> {
+  readonly job: number;
+  readonly index: number;
+  readonly number: number;
+  readonly state: TaskEnd;
+  /** Of a task that succeeded. */
+  readonly value?: Output;
+  /** What the handler of a failed task threw. */
+  readonly error?: Error;
+}
+
+/** Defines a task. The types come from the schemas, or are given: `defineTask<{ file: string }, number>("count")`. */
+export function defineTask<Input = unknown, Output = unknown, Parsed = Input>(
+  name: string,
+  options: TaskOptions<Input, Output, Parsed> = {},
+): TaskDefinition<Input, Output, Parsed> {
+  if (typeof name !== "string" || name === "")
+    throw new LaboroError("LABORO_BAD_INPUT", "a task needs a name that is a text");
+  const { input, output } = options;
+  const task: TaskDefinition<Input, Output, Parsed> = {
+    name,
+    input,
+    output,
+    handler: (run) => ({ task, run }),
+  };
+  return task;
+}
+
+const BYTES_VENDOR = "laboro.bytes";
+
+/**
+ * Bytes that are not JSON: `defineTask("thumb", { input: bytes, output: bytes })`. A handler or client gets a Buffer.
+ */
+export const bytes: StandardSchema<Uint8Array, Buffer> = {
+  "~standard": {
+    version: 1,
+    vendor: BYTES_VENDOR,
+    validate: (value) =>
+      value instanceof Uint8Array ? { value: asBuffer(value) } : { issues: [{ message: "expected a Uint8Array" }] },
+  },
+};
+
+/** A type without a check: `defineTask("thumb", { input: schema, output: json<{ out: string }>() })`. */
+export const json = <Value>(): StandardSchema<Value> => ({
+  "~standard": { version: 1, vendor: "laboro", validate: (value) => ({ value: value as Value }) },
+});
+
+export const asBuffer = (value: Uint8Array): Buffer =>
+  Buffer.isBuffer(value) ? value : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+
+const isBytes = (schema: StandardSchema | undefined): boolean => schema?.["~standard"].vendor === BYTES_VENDOR;
+
+type Checked = Pick<TaskDefinition, "name" | "input" | "output">;
+
+/** The input as it is sent. Rejects with LABORO_BAD_INPUT if the schema refuses it or JSON cannot express it. */
+export async function encodeInput(task: Checked, input: unknown): Promise<string | Uint8Array> {
+  await validate(task.input, input, `task ${task.name}: the input`);
+  return encode(task.input, input, `task ${task.name}: the input`);
+}
+
+export async function decodeInput(task: Checked, body: Uint8Array): Promise<unknown> {
+  return validate(task.input, decode(task.input, body, `task ${task.name}: the input`), `task ${task.name}: the input`);
+}
+
+export async function encodeOutput(task: Checked, output: unknown): Promise<string | Uint8Array> {
+  const what = `task ${task.name}: what the handler returned`;
+  try {
+    return encode(task.output, await validate(task.output, output, what), what);
+  } catch (cause) {
+    if (!(cause instanceof LaboroError)) throw cause;
+    throw new LaboroError("LABORO_BAD_REPLY", cause.message, { cause: cause.cause });
+  }
+}
+
+export const decodeOutput = (task: Pick<Checked, "name" | "output">, body: Uint8Array | undefined): unknown =>
+  decode(task.output, body ?? new Uint8Array(0), `task ${task.name}: the result`, "LABORO_BAD_REPLY");
+
+/** `undefined` is sent as an empty value, because JSON does not have it. */
+function encode(schema: StandardSchema | undefined, value: unknown, what: string): string | Uint8Array {
+  if (isBytes(schema)) return value as Uint8Array;
+  if (value === undefined) return "";
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new LaboroError("LABORO_BAD_INPUT", `${what} is no JSON: ${why}`, { cause });
+  }
+  if (text === undefined) throw new LaboroError("LABORO_BAD_INPUT", `${what} is no JSON: it is a ${typeof value}`);
+  return text;
+}
+
+function decode(
+  schema: StandardSchema | undefined,
+  body: Uint8Array,
+  what: string,
+  code: ErrorCode = "LABORO_BAD_INPUT",
+): unknown {
+  if (isBytes(schema)) return asBuffer(body);
+  if (body.length === 0) return undefined;
+  try {
+    return JSON.parse(asBuffer(body).toString());
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new LaboroError(code, `${what} is no JSON: ${why}`, { cause });
+  }
+}
+
+async function validate(schema: StandardSchema | undefined, value: unknown, what: string): Promise<unknown> {
+  if (schema === undefined) return value;
+  const result = await schema["~standard"].validate(value);
+  if (result.issues === undefined) return result.value;
+  throw new LaboroError("LABORO_BAD_INPUT", `${what}: ${result.issues.map(issueText).join("; ")}`);
+}
+
+function issueText({ path = [], message }: SchemaIssue): string {
+  const keys = path.map((part) => String(typeof part === "object" ? part.key : part));
+  return keys.length === 0 ? message : `${keys.join(".")}: ${message}`;
+}

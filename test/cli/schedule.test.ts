@@ -1,0 +1,156 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../support/wait.js";
+import { openCliShop } from "./support/cli.js";
+
+/** Times as they are when the test runs. */
+const plain = (text: string): string =>
+  text
+    .replaceAll(/\d{4}-\d\d-\d\d/g, "DATE")
+    .replaceAll(/in \S+$/gm, "in TIME")
+    .replaceAll(/\d\d:\d\d:\d\d GMT\S*/g, "CLOCK");
+
+describe("laboro schedule", () => {
+  it("add prints the next runs, saves, and the job is run", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const { code, stdout } = await shop.laboro(
+      ["schedule", "add", "tick", "--cron", "* * * * * *", "--tz", "Europe/Prague", "--", "echo", "--hello", "tick"],
+      { process: true },
+    );
+    expect([code, plain(stdout).split("\n")]).toEqual([
+      0,
+      [
+        "* * * * * * Europe/Prague; the next runs:",
+        ...Array(5).fill("  DATE CLOCK  in TIME"),
+        "schedule tick is saved",
+        "",
+      ],
+    ]);
+    await until("it has run", async () => (await shop.client.schedules.get("tick")).runs > 0);
+    expect(await shop.client.job(1).wait()).toBe("succeeded");
+    expect(await shop.client.job(1).text(0)).toBe("--hello tick\n");
+    expect((await shop.client.job(1).info()).name).toBe("tick");
+  });
+
+  it("takes the options of submit for its job", async () => {
+    const shop = await openCliShop();
+    const job = ["--retries", "3", "--pool", "night", "--slots", "2", "--name", "sweep", "--time-limit", "1h"];
+    await shop.laboro(["schedule", "add", "a", "--every", "1h", ...job, "--", "./run", "{}", ":::", "x", "y"]);
+    expect((await shop.laboro(["schedule", "run", "a"])).stdout).toBe("1\n");
+    expect(await shop.client.job(1).info()).toMatchObject({
+      name: "sweep",
+      pool: "night",
+      count: 2,
+      needs: { slots: 2 },
+      limits: { retries: 3, timeLimitMs: 3_600_000 },
+    });
+  });
+
+  it("list and show say when, what, and how it went", async () => {
+    const shop = await openCliShop();
+    expect((await shop.laboro(["schedule"])).stdout).toContain("there are no schedules; laboro schedule add NAME");
+    await shop.laboro([
+      "schedule",
+      "add",
+      "nightly",
+      "--cron",
+      "0 3 * * *",
+      "--tz",
+      "Europe/Prague",
+      "--",
+      "./nightly",
+    ]);
+    await shop.laboro(["schedule", "add", "poll", "--every", "10m", "--overlap", "skip", "--paused", "--", "./poll"]);
+    await shop.laboro(["schedule", "run", "poll"]);
+    const { stdout } = await shop.laboro(["schedule", "list"]);
+    expect(stdout.replaceAll(/in \S+|\S+ ago/g, "TIME").replaceAll(/ +/g, " ")).toBe(
+      [
+        "NAME STATE WHEN NEXT LAST JOB RUNS SKIPPED COMMAND",
+        "nightly active 0 3 * * * Europe/Prague TIME 0 0 ./nightly",
+        "poll paused every 10m TIME 1 1 0 ./poll",
+        "",
+      ].join("\n"),
+    );
+    const shown = (await shop.laboro(["schedule", "show", "nightly"])).stdout;
+    expect(shown).toMatch(/^schedule {3}nightly \(active\)\nwhen {7}0 3 \* \* \* Europe\/Prague\n/);
+    expect(shown.match(/03:00:00 GMT/g)).toHaveLength(5);
+    const { schedules } = JSON.parse((await shop.laboro(["schedule", "--json"])).stdout);
+    expect(schedules).toMatchObject([{ name: "nightly" }, { name: "poll", state: "paused", lastJob: 1 }]);
+  });
+
+  it("add refuses a name that is taken, --replace takes its place", async () => {
+    const shop = await openCliShop();
+    const add = (...more: string[]) => shop.laboro(["schedule", "add", "a", "--every", "1h", ...more, "--", "./new"]);
+    expect((await add()).code).toBe(0);
+    const again = await add();
+    expect([again.code, again.stderr]).toEqual([1, expect.stringContaining("LABORO_SCHEDULE_EXISTS")]);
+    expect((await add("--replace")).code).toBe(0);
+    expect((await shop.client.ask("schedules", {})).schedules).toHaveLength(1);
+  });
+
+  it("edit changes the times or the job, and prints the next runs first", async () => {
+    const shop = await openCliShop();
+    await shop.laboro(["schedule", "add", "a", "--every", "1h", "--end", "2199-01-01", "--", "./old"]);
+    const edited = await shop.laboro(["schedule", "edit", "a", "--cron", "30 2 * * *", "--tz", "UTC", "--end", "none"]);
+    expect(edited.stdout).toMatch(/^30 2 \* \* \* UTC; the next runs:\n(.*02:30:00 GMT.*\n){5}schedule a is saved\n$/);
+    expect(await shop.client.schedules.get("a")).not.toHaveProperty("end");
+    await shop.laboro(["schedule", "edit", "a", "--priority", "7", "--", "./new"]);
+    expect(await shop.client.schedules.get("a")).toMatchObject({
+      cron: "30 2 * * *",
+      job: { summary: "./new", priority: 7 },
+    });
+    const half = await shop.laboro(["schedule", "edit", "a", "--priority", "7"]);
+    expect([half.code, half.stderr]).toEqual([
+      2,
+      expect.stringContaining("--priority is of the job: give its command, too"),
+    ]);
+    await shop.laboro(["schedule", "edit", "a", "--every", "2h", "--dry-run"]);
+    expect(await shop.client.schedules.get("a")).not.toHaveProperty("everyMs");
+  });
+
+  it("pause, resume and remove say what they did", async () => {
+    const shop = await openCliShop();
+    await shop.laboro(["schedule", "add", "a", "--cron", "0 3 * * *", "--tz", "UTC", "--", "./a"]);
+    expect((await shop.laboro(["schedule", "pause", "a"])).stdout).toBe("schedule a is paused\n");
+    expect((await shop.laboro(["schedule", "resume", "a"])).stdout).toMatch(
+      /^schedule a is resumed: the next run is at \S+ 03:00:00 GMT/,
+    );
+    expect((await shop.laboro(["schedule", "remove", "a"])).stdout).toBe(
+      "schedule a is removed; the jobs of its runs stay\n",
+    );
+    const gone = await shop.laboro(["schedule", "pause", "a"]);
+    expect([gone.code, gone.stderr]).toEqual([
+      1,
+      expect.stringContaining("there is no schedule a (LABORO_NO_SUCH_SCHEDULE)"),
+    ]);
+  });
+
+  it.each([
+    [["--cron", "61 * * * *"], /--cron "61 \* \* \* \*": expected .*such as 0 3 \* \* \*/],
+    [
+      ["--cron", "0 3 * * *", "--tz", "Europe/Prag"],
+      /--tz "Europe\/Prag": expected a time zone such as Europe\/Prague/,
+    ],
+    [["--every", "often"], /--every.*expected a duration such as/],
+    [["--every", "10m", "--jitter", "10m"], /--jitter "10m": expected less than the 10m between two runs, such as 1s/],
+    [["--every", "10m", "--start", "noon"], /--start "noon": expected a time such as 2026-12-24T18:00/],
+    [["--every", "10m", "--end", "2020-01-01"], /--end "2\d+.*": expected a time after the first run/],
+    [["--every", "10m", "--cron", "0 3 * * *"], /give either --cron, such as "0 3 \* \* \*", or --every, such as 10m/],
+    [["--every", "10m", "--after", "3"], /--after cannot be used with a schedule/],
+    [[], /give either --cron/],
+  ])("refuses %j before it looks for a broker", async (options, message) => {
+    const shop = await openCliShop();
+    const env = { LABORO_DATA: "/nowhere" };
+    const { code, stderr } = await shop.laboro(["schedule", "add", "a", ...options, "--", "true"], { env });
+    expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);
+  });
+
+  it("refuses a bad name, no name, and what only add takes", async () => {
+    const shop = await openCliShop();
+    const said = async (...args: string[]) => (await shop.laboro(["schedule", ...args])).stderr;
+    expect(await said("add", "a/b", "--every", "1h", "--", "x")).toContain('such as nightly, got "a/b"');
+    expect(await said("pause")).toContain("which schedule? laboro schedule pause NAME, such as nightly");
+    expect(await said("pause", "a", "--cron", "0 3 * * *")).toContain("takes no --cron: add and edit do");
+    expect(await said("run", "a", "true")).toContain("takes no true");
+  });
+});

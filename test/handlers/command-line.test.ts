@@ -1,0 +1,75 @@
+/** `laboro worker --handlers`: a worker in a process of its own, as it is started in production. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { defineTask } from "../../src/entries/client.js";
+import { openShop, type Shop } from "../client/shop.js";
+import { atEnd } from "../support/at-end.js";
+import { LABORO, Launched } from "../support/launched.js";
+import { until } from "../support/wait.js";
+
+const MODULE = fileURLToPath(new URL("./tasks.mjs", import.meta.url));
+const double = defineTask<number, { doubled: number }>("double");
+const block = defineTask<{ ms: number; marker?: string }, string>("block");
+const eat = defineTask<null, never>("eat");
+const flood = defineTask<string, never>("flood");
+
+function launch({ dir, broker }: Shop, ...options: string[]): Launched {
+  const file = join(dir, "join");
+  writeFileSync(file, broker.url.replace("://", `://${broker.token}@`), { mode: 0o600 });
+  const args = [LABORO, "worker", "--join", `@${file}`, "--dir", join(dir, "worker"), "--name", "w", ...options];
+  const worker = new Launched("worker", args, { env: { PATH: process.env.PATH, HOME: dir } });
+  atEnd(async () => {
+    worker.signal("SIGKILL");
+    await worker.ended();
+  });
+  return worker;
+}
+
+describe("laboro worker --handlers", () => {
+  it("runs the handlers of a module in threads, says which, and lets them end at SIGTERM", async () => {
+    const shop = await openShop();
+    const worker = launch(shop, "--handlers", MODULE, "--slots", "2", "--thread-memory", "32M");
+    await worker.says("handles block, crash, sum");
+    expect(await (await shop.client.add(double, 21)).result()).toMatchObject({ doubled: 42 });
+    await expect((await shop.client.add(eat, null)).result()).rejects.toMatchObject({ message: /more than 32 MiB/ });
+    const last = await shop.client.add(block, { ms: 500 });
+    await until("it runs", async () => (await last.explain(0)).startsWith("it runs"));
+    worker.signal("SIGTERM");
+    expect(await last.result()).toBe("unblocked");
+    await worker.ended();
+    expect([worker.exitCode, worker.said]).toEqual([0, expect.stringContaining("w has stopped")]);
+  });
+
+  it("ends with an error that names the module where that cannot be loaded", async () => {
+    const shop = await openShop();
+    const broken = join(shop.dir, "broken.mjs");
+    writeFileSync(broken, "export const a = ;\n");
+    for (const [file, why] of [
+      [join(shop.dir, "missing.mjs"), /--handlers .*missing\.mjs: Cannot find module/],
+      [broken, /--handlers .*broken\.mjs: .*Unexpected token/],
+    ] as const) {
+      const worker = launch(shop, "--handlers", file);
+      await worker.ended();
+      expect([worker.exitCode, worker.said]).toEqual([2, expect.stringMatching(why)]);
+    }
+  });
+
+  it.each([
+    ["blocks", block, { ms: 600_000 }],
+    ["writes lines without end", flood, "log"],
+    ["reports progress without end", flood, "progress"],
+  ] as const)("keeps its heartbeat while a handler %s, and ends it past its time limit", async (_what, task, input) => {
+    const shop = await openShop({ heartbeatMs: 500 });
+    const kinds: string[] = [];
+    shop.broker.core.events.onAdded(({ kind }) => kinds.push(kind));
+    const worker = launch(shop, "--handlers", MODULE, "--slots", "2", "--cancel-grace", "100ms");
+    await worker.says("handles ");
+    // Longer than the three heartbeats after which a silent worker is disconnected.
+    const job = await shop.client.add(task as typeof flood, input as string, { timeLimitMs: 3_000 });
+    await expect(job.result()).rejects.toMatchObject({ message: /did not end within 100 ms/ });
+    expect(await (await shop.client.add(double, 21)).result()).toMatchObject({ doubled: 42 });
+    expect(kinds).not.toContain("worker-disconnected");
+  });
+});

@@ -1,0 +1,118 @@
+import { once } from "node:events";
+import { setImmediate } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { connect } from "../../src/entries/client.js";
+import { bytes, defineTask, type TaskHandler } from "../../src/entries/task.js";
+import { startWorker } from "../../src/entries/worker.js";
+import { openCliShop } from "../cli/support/cli.js";
+import { openShop } from "../client/shop.js";
+import { until } from "../support/wait.js";
+
+const work = defineTask<number, number>("work");
+
+describe("worker.handle", () => {
+  it("takes a handler as a module exports it, too", async () => {
+    const { client, worker } = await openShop();
+    const squares: TaskHandler = work.handler((n) => n * n);
+    worker({ slots: 2 }).handle(squares, { concurrency: 1 });
+    expect(await (await client.add(work, 12)).result()).toBe(144);
+  });
+
+  it("offers a task at any moment of the worker's start", async () => {
+    const { broker, client } = await openShop();
+    for (let turns = 0; turns < 8; turns++) {
+      const task = defineTask<number, number>(`after-${turns}`);
+      const worker = startWorker({ broker });
+      // A client that connects takes as many steps as the worker.
+      if (turns % 2 === 1) (await connect({ broker })).close();
+      for (let turn = 1; turn < turns; turn += 2) await setImmediate();
+      worker.handle(task, (n) => n);
+      expect(await (await client.add(task, turns)).result({ timeoutMs: 10_000 })).toBe(turns);
+      await worker.stop();
+    }
+  });
+
+  it.each<[string, unknown[]]>([
+    ["a task without a function", [work]],
+    ["a service without a function", ["work"]],
+    ["a function that is none", [work, 5]],
+    ["no task", [undefined, () => 1]],
+    ["a name that is empty", ["", () => ""]],
+    ["a name that is too long", ["x".repeat(1025), () => ""]],
+    ["no calls at a time", [work, () => 1, { concurrency: 0 }]],
+  ])("refuses %s, and what is offered stays", async (_what, given) => {
+    const { client, worker } = await openShop();
+    const one = worker();
+    one.handle(work, (n) => n + 1);
+    const handle = one.handle as (...given: unknown[]) => void;
+    expect(() => handle(...given)).toThrow(expect.objectContaining({ code: "LABORO_BAD_INPUT" }));
+    one.handle("another", () => "");
+    expect(await (await client.add(work, 1)).result()).toBe(2);
+    await until("both are offered", async () => (await client.workers())[0]?.services.join() === "work,another");
+  });
+
+  it("warns where a function blocks its process for longer than a heartbeat, also without a log", async () => {
+    const { client, worker } = await openShop({ heartbeatMs: 100 });
+    worker().handle(work, (ms) => {
+      const end = performance.now() + ms;
+      while (performance.now() < end);
+      return ms;
+    });
+    const warned = once(process, "warning");
+    await (await client.add(work, 400)).result();
+    const [warning] = await warned;
+    expect(String(warning)).toMatch(/laboro: the event loop was blocked .* threads \(here: work\)/);
+  });
+});
+
+describe("progress", () => {
+  it("is shown by status while the task runs, and its last value arrives before the result", async () => {
+    const shop = await openCliShop();
+    let finish = (): void => {};
+    shop.worker({ name: "w" }).handle(work, async (n, { progress }) => {
+      progress({ done: 1, of: n });
+      await new Promise<void>((resolve) => (finish = resolve));
+      for (let done = 2; done <= n; done++) progress({ done, of: n });
+      return n;
+    });
+    const seen: unknown[] = [];
+    shop.broker.core.events.onAdded((event) => seen.push(event.kind === "task-progress" ? event.progress : event.kind));
+    const job = await shop.client.add(work, 1_000);
+    const shown = async (): Promise<string> => (await shop.laboro(["status", String(job.id)])).stdout;
+    await until("it is shown", async () => (await shown()).includes('{"done":1,"of":1000}'));
+    expect(await shown()).toMatch(/TASK +WORKER +STATE +PROGRESS\n/);
+    finish();
+    expect(await job.result()).toBe(1_000);
+    const last = seen.indexOf('{"done":1000,"of":1000}');
+    expect(last).toBeGreaterThan(0);
+    expect(seen.indexOf("tasks-ended")).toBeGreaterThan(last);
+  });
+});
+
+describe("client.call", () => {
+  it("asks any service that speaks JSON, and refuses an answer that is none", async () => {
+    const { client, worker } = await openShop();
+    const one = worker();
+    one.handle("json", (body) => JSON.stringify({ got: JSON.parse(body.toString()) }));
+    one.handle("text", () => "no JSON");
+    expect(await client.call("json", { a: [1] })).toEqual({ got: { a: [1] } });
+    await expect(client.call("text", 1)).rejects.toMatchObject({ code: "LABORO_BAD_REPLY" });
+    await expect(client.call("json", 1n)).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+  });
+
+  it("sends and returns bytes as they are, none as well", async () => {
+    const { client, worker } = await openShop();
+    const echo = defineTask("echo", { input: bytes, output: bytes });
+    worker().handle(echo, (body) => body);
+    for (const given of [Buffer.alloc(0), Buffer.from([0, 255, 10])]) {
+      expect(await client.call(echo, given)).toEqual(given);
+      expect(await (await client.add(echo, given)).result()).toEqual(given);
+    }
+  });
+
+  it("knows nothing from a line that was logged: the result of a handler that returns nothing is undefined", async () => {
+    const { client, worker } = await openShop();
+    worker().handle(defineTask("quiet"), (_input, { log }) => log("a line"));
+    expect(await (await client.add(defineTask("quiet"), 1)).result()).toBeUndefined();
+  });
+});

@@ -1,0 +1,1 @@
+export function throwOdd(what: string): string;

@@ -1,0 +1,156 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { bytes, defineTask, type TaskFailed } from "../../src/entries/client.js";
+import type { ThreadOptions, Worker, WorkerOptions } from "../../src/entries/worker.js";
+import { ownBytes } from "../../src/worker/threads/messages.js";
+import { openShop, resultsOf, type Shop } from "../client/shop.js";
+import { until } from "../support/wait.js";
+
+const MODULE = new URL("./tasks.mjs", import.meta.url);
+const double = defineTask<number, { doubled: number; threadId: number }>("double");
+const block = defineTask<{ ms: number; marker?: string }, string>("block");
+const untilAborted = defineTask<null, string>("untilAborted");
+const eat = defineTask<null, never>("eat");
+const crash = defineTask<null, never>("crash");
+const exit = defineTask<null, never>("exit");
+const fail = defineTask<null, never>("fail");
+const report = defineTask<null, object>("report");
+const invert = defineTask("invert", { input: bytes, output: bytes });
+const sum = defineTask<null, number>("sum");
+
+async function threads(
+  options: Partial<WorkerOptions> = {},
+  more: ThreadOptions = {},
+): Promise<Shop & { started: Worker }> {
+  const shop = await openShop({ heartbeatMs: 100 });
+  const started = shop.worker({ cancelGraceMs: 100, ...options });
+  await started.handle(MODULE, more);
+  return { ...shop, started };
+}
+
+describe("handlers in threads", () => {
+  it("run the module's handlers, as many at a time as there are slots, each in a thread of its own", async () => {
+    const { client, started } = await threads({ slots: 2 });
+    expect(started.joined).toBe(true);
+    const job = await client.addMany(double, [1, 2, 3, 4]);
+    const results = await resultsOf(await ended(job));
+    expect(results.map(({ value }) => value?.doubled)).toEqual([2, 4, 6, 8]);
+    expect(new Set(results.map(({ value }) => value?.threadId)).size).toBeLessThanOrEqual(2);
+  });
+
+  it("keep the worker connected while one blocks for many heartbeats, and it runs once", async () => {
+    const { client, dir, broker } = await threads();
+    const marker = join(dir, "marker");
+    const lost: string[] = [];
+    broker.core.events.onAdded(({ kind }) => lost.push(kind));
+    const job = await client.add(block, { ms: 1_500, marker });
+    expect(await job.result()).toBe("unblocked");
+    expect(readFileSync(marker, "utf8")).toBe("begun");
+    expect(lost).not.toContain("worker-disconnected");
+  });
+
+  it("end one that never ends with its thread, past the time limit and the grace; its slot is free", async () => {
+    const { client } = await threads({ slots: 1 });
+    const job = await client.add(block, { ms: 600_000 }, { timeLimitMs: 50 });
+    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message: /did not end within 100/ });
+    expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
+  });
+
+  it("abort the signal of one that is cancelled", async () => {
+    const { client } = await threads();
+    const job = await client.add(untilAborted, null);
+    await until("it runs", async () => (await job.explain(0)).startsWith("it runs"));
+    await job.cancel();
+    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_CANCELLED" });
+    expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
+  });
+
+  it.each([
+    ["needs more memory than its limit", eat, /more than 32 MiB/],
+    ["throws where nobody catches it", crash, /nobody catches this/],
+    ["ends its thread", exit, /exit code 7/],
+  ])("fail alone where one %s", async (_what, task, message) => {
+    const { client } = await threads({ slots: 2 }, { memoryMb: 32 });
+    const beside = await client.add(block, { ms: 300 });
+    const job = await client.add(task, null);
+    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message });
+    expect(await beside.result()).toBe("unblocked");
+    expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
+  });
+
+  it("keep name, message, stack, code and cause of an error, and are not tried again after NoRetry", async () => {
+    const { client } = await threads();
+    const job = await client.add(fail, null, { retries: 5 });
+    const error: TaskFailed = await job.result().catch((thrown) => thrown);
+    expect(error).toMatchObject({ name: "LaboroError", code: "LABORO_TASK_FAILED", message: "not again", index: 0 });
+    const { cause } = error as { cause: Error };
+    expect(cause).toMatchObject({ name: "NoRetry", message: "not again", code: 17 });
+    expect(cause.stack).toContain("tasks.mjs");
+    expect(cause.cause).toMatchObject({ name: "RangeError", message: "the disk", code: "EDISK" });
+    expect(await resultsOf(job)).toMatchObject([{ attempt: 1, state: "failed", error: "not again" }]);
+  });
+
+  it("know their task, report progress and write to its output", async () => {
+    const { client } = await threads();
+    const before = await client.add(double, 1);
+    const events = client.events();
+    const first = events.next();
+    const job = await client.add(report, null, { key: "mine", timeLimitMs: 60_000, after: before });
+    const context = {
+      job: job.id,
+      index: 0,
+      number: 1,
+      attempt: 1,
+      key: "mine",
+      deadline: "number",
+      after: [before.id],
+    };
+    expect(await job.result()).toEqual(context);
+    expect(await job.text(0)).toBe("half of { it: 1 }\n");
+    const seen = [(await first).value, (await events.next()).value];
+    while (seen.at(-1)?.kind !== "job-ended" || seen.at(-1)?.job !== job.id) seen.push((await events.next()).value);
+    expect(seen).toContainEqual(
+      expect.objectContaining({ kind: "task-progress", job: job.id, number: 1, progress: { done: 0.5 } }),
+    );
+  });
+
+  it("are sent the bytes of a call alone, not the frame that they came in", () => {
+    const frame = Buffer.alloc(1_000_000);
+    expect(ownBytes(frame.subarray(10, 20)).buffer.byteLength).toBe(10);
+    expect(ownBytes(frame)).toBe(frame);
+  });
+
+  it("take and return bytes", async () => {
+    const { client } = await threads();
+    const result = await (await client.add(invert, Buffer.from([0, 1, 255]))).result();
+    expect(Buffer.isBuffer(result) && [...result]).toEqual([255, 254, 0]);
+    expect([...(await client.call(invert, Buffer.from([7])))]).toEqual([248]);
+  });
+
+  it("read the results of the jobs that theirs came after", async () => {
+    const { client } = await threads();
+    const parts = await client.addMany(
+      double,
+      Array.from({ length: 300 }, (_, i) => i),
+    );
+    const job = await client.add(sum, null, { after: parts });
+    expect(await job.result()).toBe(299 * 300);
+  });
+
+  it("are refused where the module cannot be loaded or exports none", async () => {
+    const { worker } = await openShop();
+    const started = worker();
+    await expect(started.handle(new URL("./missing.mjs", import.meta.url))).rejects.toThrow(/missing/);
+    await expect(started.handle(new URL("data:text/javascript,export const a = 1"))).rejects.toThrow(/no handler/);
+    for (const memoryMb of [0, 1.5, Number.NaN])
+      await expect(started.handle(MODULE, { memoryMb })).rejects.toMatchObject({
+        ...{ code: "LABORO_BAD_INPUT", message: expect.stringMatching(/^memoryMb: /) },
+      });
+  });
+});
+
+async function ended<Job extends { wait(): Promise<string> }>(job: Job): Promise<Job> {
+  expect(await job.wait()).toBe("succeeded");
+  return job;
+}

@@ -1,0 +1,234 @@
+import { type } from "arktype";
+import * as v from "valibot";
+import { describe, expect, expectTypeOf, it } from "vitest";
+import { z } from "zod";
+import { defineTask, json, NoRetry, RetryAfter, type TaskOutcome } from "../../src/entries/task.js";
+import { openShop, resultsOf } from "../client/shop.js";
+import { until } from "../support/wait.js";
+
+const thumb = defineTask("thumb", {
+  input: z.object({ file: z.string().min(1), width: z.number().default(100) }),
+  output: json<{ out: string }>(),
+});
+const work = defineTask<number, { square: number }>("work");
+
+describe("a typed task", () => {
+  it("has the types of its schemas: of what is given, of what the handler gets, of the result", async () => {
+    const { client, worker } = await openShop();
+    const one = worker();
+    one.handle(thumb, (input) => {
+      expectTypeOf(input).toEqualTypeOf<{ file: string; width: number }>();
+      return { out: `${input.file}@${input.width}` };
+    });
+    const job = await client.add(thumb, { file: "a.png" });
+    const result = await job.result();
+    expectTypeOf(result).toEqualTypeOf<{ out: string }>();
+    expect(result).toEqual({ out: "a.png@100" });
+    expect(await client.call(thumb, { file: "b.png", width: 5 })).toEqual({ out: "b.png@5" });
+    // @ts-expect-error: a number is no file.
+    await expect(client.add(thumb, { file: 5 })).rejects.toMatchObject({
+      ...{ code: "LABORO_BAD_INPUT", message: expect.stringMatching(/^task thumb: the input: file: /) },
+    });
+    // @ts-expect-error: the handler has to return what the definition says.
+    one.handle(thumb, () => ({ wrong: true }));
+  });
+
+  it.each([
+    ["zod", z.object({ n: z.number().int() })],
+    ["valibot", v.object({ n: v.pipe(v.number(), v.integer()) })],
+    ["arktype", type({ n: "number.integer" })],
+  ])("is checked by a schema of %s when it is added, and again before the handler", async (_library, input) => {
+    const { client, worker } = await openShop();
+    const task = defineTask("checked", { input, output: json<number>() });
+    let calls = 0;
+    worker().handle(task, ({ n }) => {
+      calls++;
+      return n + 1;
+    });
+    expect(await (await client.add(task, { n: 1 })).result()).toBe(2);
+    const refused = { code: "LABORO_BAD_INPUT", message: expect.stringContaining("task checked: the input: n") };
+    await expect(client.add(task, { n: 1.5 })).rejects.toMatchObject(refused);
+    await expect(client.addMany(task, [{ n: 1 }, { n: 1.5 }])).rejects.toMatchObject(refused);
+    await expect(client.call(task, { n: 1.5 })).rejects.toMatchObject(refused);
+    // Another client may know nothing of the schema.
+    const recipe = { kind: "call" as const, service: "checked" };
+    const job = await client.submit({ recipe, entries: ['{"n":1.5}', "no json"], retries: 3 });
+    expect(await job.wait()).toBe("failed");
+    for (const { attempt, error } of await resultsOf(job)) {
+      expect([attempt, error]).toEqual([1, expect.stringMatching(/^LABORO_BAD_INPUT: task checked: the input/)]);
+    }
+    await expect(client.request("checked", '{"n":1.5}')).rejects.toMatchObject(refused);
+    expect(calls).toBe(1);
+  });
+
+  it("keeps its result apart from its output", async () => {
+    const { client, worker } = await openShop();
+    worker().handle(work, (n, { log }) => {
+      log("squaring", n);
+      return { square: n * n };
+    });
+    const job = await client.add(work, 12);
+    expect(await job.result()).toEqual({ square: 144 });
+    expect(await job.text(0)).toBe("squaring 12\n");
+    expect(await resultsOf(client.job(job.id, work))).toMatchObject([{ state: "succeeded", value: { square: 144 } }]);
+  });
+
+  it.each([
+    ["undefined", undefined, ""],
+    ["null", null, "null"],
+    ["text", "hello", '"hello"'],
+    ["a value of 100 kB", "x".repeat(100_000), `"${"x".repeat(100_000)}"`],
+  ])("returns %s", async (_what, value, text) => {
+    const { client, worker } = await openShop();
+    const task = defineTask<null, unknown>("any");
+    worker().handle(task, () => value);
+    const job = await client.add(task, null);
+    expect(await job.result()).toEqual(value);
+    expect(await resultsOf(job)).toMatchObject([{ value }]);
+    for await (const result of job.results({ follow: true })) expect(result.value).toEqual(value);
+    expect((await client.job(job.id).result()).toString()).toBe(text);
+  });
+
+  it.each([
+    ["cannot be JSON", () => 1n, /^LABORO_BAD_REPLY: task odd.*BigInt/],
+    ["is a function", () => () => 1, /^LABORO_BAD_REPLY: task odd.*function/],
+    ["is too large", () => "x".repeat(2 ** 20), /^LABORO_BODY_TOO_LARGE: .*odd has 1048578 bytes.* 1048576/],
+  ])("fails alone, with a code, where its result %s", async (_what, handler: () => unknown, message) => {
+    const { client, worker } = await openShop();
+    worker().handle(defineTask<null, unknown>("odd"), handler);
+    const job = await client.add(defineTask<null, unknown>("odd"), null);
+    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message });
+  });
+
+  it("yields results as tasks end, to the end of the job", async () => {
+    const { client, worker } = await openShop();
+    const finish = new Map<number, () => void>();
+    worker({ slots: 3 }).handle(work, async (n) => {
+      await new Promise<void>((resolve) => finish.set(n, resolve));
+      return { square: n * n };
+    });
+    const job = await client.addMany(work, [0, 1, 2]);
+    const results = job.results({ follow: true });
+    const seen: unknown[] = [];
+    for (const n of [2, 0, 1]) {
+      await until("it runs", () => finish.has(n));
+      finish.get(n)?.();
+      seen.push((await results.next()).value);
+    }
+    expect(seen).toMatchObject([{ value: { square: 4 } }, { value: { square: 0 } }, { value: { square: 1 } }]);
+    expect((await results.next()).done).toBe(true);
+    expect(await job.result({ index: 2 })).toEqual({ square: 4 });
+    await expect(job.result({ index: 3 })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+  });
+
+  it("is waited for in any number of jobs at a time", async () => {
+    const { client, worker } = await openShop();
+    worker({ slots: 8 }).handle(work, (n) => ({ square: n * n }));
+    const numbers = Array.from({ length: 1_000 }, (_, n) => n);
+    const jobs = await Promise.all(numbers.map((n) => client.add(work, n, { held: true })));
+    const results = Promise.all(jobs.map((job) => job.result({ timeoutMs: 60_000 })));
+    await Promise.all(jobs.map((job) => job.release()));
+    expect((await results).map(({ square }) => square)).toEqual(numbers.map((n) => n * n));
+  });
+
+  it("runs at most `concurrency` at a time", async () => {
+    const { client, worker } = await openShop();
+    let running = 0;
+    let most = 0;
+    worker({ slots: 4 }).handle(
+      work,
+      async (n) => {
+        most = Math.max(most, ++running);
+        await new Promise((resolve) => setImmediate(resolve));
+        running--;
+        return { square: n };
+      },
+      { concurrency: 2 },
+    );
+    expect(await (await client.addMany(work, [1, 2, 3, 4, 5, 6, 7, 8])).wait()).toBe("succeeded");
+    expect(most).toBe(2);
+  });
+});
+
+describe("retries of a handler", () => {
+  it("end with NoRetry, and wait as long as RetryAfter says", async () => {
+    const { client, worker } = await openShop({ settings: { retryBackoffMs: 60_000 } });
+    const begun: number[] = [];
+    worker().handle(work, (n, { attempt }) => {
+      begun.push(attempt);
+      if (attempt === 1) throw new RetryAfter(20);
+      throw new NoRetry(`not ${n} again`);
+    });
+    const job = await client.add(work, 7, { retries: 9 });
+    await expect(job.result()).rejects.toMatchObject({ message: "not 7 again", cause: { name: "NoRetry" } });
+    expect(begun).toEqual([1, 2]);
+    const { earlierAttempts } = await client.ask("task", { job: job.id, index: 0 });
+    expect(earlierAttempts).toMatchObject([{ attempt: 1, error: "to be tried again after 20 ms" }]);
+  });
+});
+
+describe("a job that comes after others", () => {
+  const total = defineTask<null, number>("total");
+
+  it("reads their results, whatever their number and size", async () => {
+    const { client, worker } = await openShop();
+    const one = worker({ slots: 4 });
+    const part = defineTask<number, string>("part");
+    one.handle(part, (n) => "x".repeat(n));
+    one.handle(total, async (_input, { results, after }) => {
+      let sum = 0;
+      for await (const { value = "" } of results(part)) sum += value.length;
+      for await (const { value = "" } of results(part, after[1])) sum += value.length;
+      return sum;
+    });
+    const small = await client.addMany(
+      part,
+      Array.from({ length: 600 }, (_, n) => n % 10),
+    );
+    const large = await client.addMany(part, [5_000, 100_000]);
+    const job = await client.add(total, null, { after: [small, large.id] });
+    expect(await job.result()).toBe(600 * 4.5 + 2 * 105_000);
+  });
+
+  it("fails with the reason where one of them fails, or decides itself", async () => {
+    const { client, worker } = await openShop();
+    const one = worker({ slots: 4 });
+    one.handle(work, async (n) => {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      if (n === 1) throw Object.assign(new TypeError("no square of one"), { code: "EONE" });
+      return { square: n };
+    });
+    const seen: TaskOutcome<{ square: number }>[] = [];
+    one.handle(total, async (_input, { results }) => {
+      for await (const outcome of results(work)) seen.push(outcome);
+      return seen.filter(({ state }) => state === "failed").length;
+    });
+    const parts = await client.addMany(work, [0, 1, 2]);
+    const strict = await client.add(total, null, { after: parts });
+    const lenient = await client.add(total, null, { after: { job: parts, any: true } });
+    await expect(strict.result()).rejects.toMatchObject({
+      ...{ code: "LABORO_TASK_CANCELLED", message: expect.stringMatching(/job 1, which it waits for, failed/) },
+    });
+    expect(await lenient.result()).toBe(1);
+    expect(seen.map(({ index, value, error }) => [index, value?.square, error])).toEqual([
+      [0, 0, undefined],
+      [1, undefined, expect.objectContaining({ name: "TypeError", message: "no square of one", code: "EONE" })],
+      [2, 2, undefined],
+    ]);
+    await expect(client.add(total, null, { after: parts })).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
+  });
+
+  it("cannot read the results of jobs that it did not come after", async () => {
+    const { client, worker } = await openShop();
+    const one = worker();
+    one.handle(work, () => ({ square: 1 }));
+    one.handle(total, async (_input, { results }) => {
+      for await (const _ of results(work, 1));
+      return 0;
+    });
+    await (await client.add(work, 1)).result();
+    await expect((await client.add(total, null)).result()).rejects.toMatchObject({
+      message: /did not come after job 1/,
+    });
+  });
+});
