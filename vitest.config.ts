@@ -4,10 +4,12 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Files of more than 15 seconds, the longest first. Begun late, as their size would have it, they would be waited for at the end. */
 const LONG = [
-  ...["browser/dashboard", "cli/run/resume", "interop/day/day", "faults/full-disk", "faults/one-broker"],
-  ...["store/sqlite/model", "store/sqlite/contract", "store/postgres/faults", "store/postgres/model"],
-  ...["protocols/fuq/foreman/silent-worker", "protocols/fuq/worker/our-foreman", "protocols/round-robin/server"],
-  ...["faults/damaged-files", "faults/group-brokers", "faults/group-database", "cli/experiments", "cli/run/early-end"],
+  ...["browser/dashboard", "faults/schedules", "faults/one-broker", "cli/run/resume", "interop/day/day"],
+  ...["faults/full-disk", "package/tarball", "faults/group-brokers", "protocols/fuq/foreman/silent-worker"],
+  ...["store/sqlite/contract", "cli/run/early-end", "faults/group-database", "store/postgres/faults"],
+  ...["faults/another-store", "cli/experiments", "faults/damaged-files", "store/postgres/model"],
+  ...["protocols/fuq/worker/our-foreman", "protocols/round-robin/server", "cli/run/output"],
+  ...["store/postgres/transactions", "faults/garbage-at-the-listener", "faults/delayed-jobs"],
 ];
 
 /** Node reads these certificates at every start, in twice the time that it needs for the rest. Tests use none of them. */

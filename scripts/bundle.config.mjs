@@ -9,7 +9,7 @@ import { defineConfig } from "vite";
 const UNBUNDLED = ["@photostructure/sqlite", "zeromq"];
 
 /** msgpackr without its native reader of strings, which takes longer to load than a verb has strings to read. */
-const PLAIN_MSGPACKR = { find: /^msgpackr$/, replacement: fileURLToPath(import.meta.resolve("msgpackr/pack")) };
+export const PLAIN_MSGPACKR = { find: /^msgpackr$/, replacement: fileURLToPath(import.meta.resolve("msgpackr/pack")) };
 
 /** Threads find their files by these names, see threadFile in src/base/package.ts. */
 const THREADS = {
@@ -30,7 +30,7 @@ const startFiles = {
 };
 
 /** Other characters are escaped: V8 keeps a text with one of them in twice the memory, and takes longer for it. */
-const ascii = {
+export const ascii = {
   name: "ascii",
   generateBundle(_options, bundle) {
     for (const chunk of Object.values(bundle)) {

@@ -48,6 +48,9 @@ function check(release, tarball) {
   }
   expect("laboro --version", laboro("--version"), version);
   expect("laboro run", laboro("run", "echo {}", ":::", "a", "b").split("\n").sort().join(), "a,b");
+  const elsewhere = emptyProject(`npx-${release}`);
+  const once = ["--yes", "--package", tarball, "--", "laboro", "run", "echo {}", ":::", "a"];
+  expect("npx from the tarball", call("npx", once, elsewhere, { ...env, HOME: elsewhere }).trim(), "a");
   console.log(`${evaluate("console.log(process.version)")}: installed, imported, required, run`);
 }
 

@@ -13,14 +13,16 @@ delete process.env.LABORO_BROKER;
 const PAGE = fileURLToPath(new URL("../docs/reference/cli.md", import.meta.url));
 const { makeProgram } = await import("../dist/cli/lib/program.js");
 
-const INTRODUCTION = `# The command line
+export const INTRODUCTION = `# The command line
 
 <!-- Made by scripts/cli-docs.mjs from the verbs' own help; change that, not this. -->
 
 \`laboro\` alone is \`laboro status\`. \`laboro VERB --help\` says what this page says.
 
-**Selectors** name jobs and tasks: \`last\`, \`3\`, \`1-4,7\`, \`all\`; tasks of one job \`3.12\`, \`last.1-9,12\`. In an array a task
-has its number there, in a list its place from 1. A range selects the tasks that there are in it. Numbers may be grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:00\`; a bare number is seconds. **\`--json\`** gives one document, whose fields are in [json.md](json.md).
+**Selectors** name jobs and tasks: \`last\`, \`3\`, \`1-4,7\`, \`all\`; tasks of one job \`3.12\`, \`last.1-9,12\`. In an array a
+task has its number there, in a list its place from 1. A range selects the tasks that there are in it. **Durations** are
+\`90s\`, \`5m\`, \`1h30m\`, \`01:30:00\`; a bare number is seconds. **\`--json\`** gives one document, whose fields are in
+[json.md](json.md).
 
 | \`--json\` of | is |
 |---|---|
@@ -31,16 +33,22 @@ has its number there, in a list its place from 1. A range selects the tasks that
 | \`schedule\` | \`{schedules}\`, as the operation has them; \`show\`, \`add\`, \`edit\`: the operation \`schedule\`; \`run\`: \`{job}\` |
 | \`doctor\` | \`{checks: [{state, message, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
 
-**The broker** is the one that \`--broker\` names, else the one whose \`access.json\` is in the directory \`--data\`, else \`LABORO_BROKER\`, else \`access.json\` in
-\`LABORO_DATA\` or \`~/.local/share/laboro\`. \`--local\` is \`./.laboro\`, the data of \`laboro run\` in this directory, running or not; where no broker is configured,
-verbs use it by themselves. These options may stand before the verb, too. On a terminal a verb says which broker it means where there is a choice.
+**The broker** is the one that \`--broker\` names, else the one whose \`access.json\` is in the directory \`--data\`, else
+\`LABORO_BROKER\`, else \`access.json\` in \`LABORO_DATA\` or \`~/.local/share/laboro\`. \`--local\` is \`./.laboro\`, the data of
+\`laboro run\` in this directory, running or not; where no broker is configured, verbs use it by themselves. These options
+may stand before the verb, too. On a terminal a verb says which broker it means where there is a choice.
 
-**Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130 interrupted,
-141 (\`run\`) nobody reads the output any more. A failure is one line,
-\`laboro: MESSAGE (CODE)\`, and one that says what to do; the codes are in [errors.md](errors.md). \`--verbose\` or \`LABORO_VERBOSE=1\` adds where it came from.
+**Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130
+interrupted, 141 (\`run\`) nobody reads the output any more. A failure is one line, \`laboro: MESSAGE (CODE)\`, and one that
+says what to do; the codes are in [errors.md](errors.md). \`--verbose\` or \`LABORO_VERBOSE=1\` adds where it came from.
 
-On a terminal, tables fit its width and have colours unless \`NO_COLOR\` is set; piped they are never cut. Signs beyond ASCII appear in UTF-8 locales only.
+On a terminal, tables fit its width and have colours unless \`NO_COLOR\` is set; piped they are never cut. Signs beyond
+ASCII appear in UTF-8 locales only.
 `;
+
+/** Lines of at most 120 columns. */
+const wrapped = (text) =>
+  text.replaceAll(/^(?! ).{121,}$/gm, (line) => line.replaceAll(/(.{1,120})(?: +|$)/g, "$1\n").trimEnd());
 
 const cell = (text) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
@@ -49,7 +57,7 @@ function section(command) {
   const lines = [
     `### ${command.name()}`,
     "",
-    command.description(),
+    wrapped(command.description()),
     "",
     `    laboro ${command.name()} ${command.usage()}`,
     "",
@@ -67,13 +75,13 @@ function section(command) {
   command.configureOutput({ writeOut: (text) => after.push(text) });
   command.outputHelp();
   const [more, shown] = afterOptions(after.join(""));
-  if (more !== "") lines.push(more, "");
+  if (more !== "") lines.push(wrapped(more), "");
   if (shown !== "") lines.push("```", ...shown.split("\n").map((line) => line.replace(/^ {2}/, "")), "```", "");
   return lines;
 }
 
 /** What stands behind the list of options: words, and examples. */
-function afterOptions(text) {
+export function afterOptions(text) {
   const options = Math.max(text.lastIndexOf("-h, --help"), text.lastIndexOf("\n  --help") + 1);
   const rest = text.slice(text.indexOf("\n", options) + 1);
   const at = /^Examples?:$/m.exec(rest);
@@ -87,22 +95,27 @@ function afterOptions(text) {
   ];
 }
 
-const program = await makeProgram("all");
-const groups = new Map();
+export const program = await makeProgram("all");
+/** The commands by the heading that they have in the help of `laboro`. */
+export const groups = new Map();
 for (const command of program.commands) {
   groups.set(command.helpGroup(), [...(groups.get(command.helpGroup()) ?? []), command]);
 }
-const lines = [INTRODUCTION];
-for (const [group, commands] of groups) {
-  lines.push(`## ${group.replace(/:$/, "")}`, "");
-  for (const command of commands) lines.push(...section(command));
-}
-const page = `${lines.join("\n").trimEnd()}\n`;
 
-if (!process.argv.includes("--check")) writeFileSync(PAGE, page);
-else if (read(PAGE) !== page) {
-  console.error("docs/reference/cli.md is not current: npm run build && node scripts/cli-docs.mjs");
-  process.exitCode = 1;
+if (process.argv[1] === fileURLToPath(import.meta.url)) writePage();
+
+function writePage() {
+  const lines = [INTRODUCTION];
+  for (const [group, commands] of groups) {
+    lines.push(`## ${group.replace(/:$/, "")}`, "");
+    for (const command of commands) lines.push(...section(command));
+  }
+  const page = `${lines.join("\n").trimEnd()}\n`;
+  if (!process.argv.includes("--check")) writeFileSync(PAGE, page);
+  else if (read(PAGE) !== page) {
+    console.error("docs/reference/cli.md is not current: npm run build && node scripts/cli-docs.mjs");
+    process.exitCode = 1;
+  }
 }
 
 function read(path) {

@@ -12,15 +12,14 @@ import { type Log, SILENT } from "./base/log.js";
 import { packageVersion } from "./base/package.js";
 import { PeerErrors } from "./base/peer-errors.js";
 import { TracedConnections } from "./base/traced-connections.js";
-import { Auth } from "./broker/access/auth.js";
-import { BrowserLogin } from "./broker/access/browser-login.js";
+import { Auth, BrowserLogin } from "./broker/access/auth.js";
 import { Certificates } from "./broker/access/certificates.js";
 import type { Role } from "./broker/access/roles.js";
 import { type Access, loadOrCreateAdminToken, loadOrCreateTokens, writeAccess } from "./broker/access/tokens.js";
 import { Core } from "./broker/core.js";
 import type { BrokerInGroup } from "./broker/group/index.js";
-import { advertisedHost } from "./broker/listeners/advertised-host.js";
 import {
+  advertisedHost,
   checkListeners,
   type ListenerContext,
   type ListenerFactory,
@@ -144,7 +143,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     const newMainListener = async (): Promise<MainListener> => {
       const [{ MainListener: Listener }, { LinkUpgrades }] = await Promise.all([
         import("./broker/listeners/main-listener.js"),
-        import("./protocols/laboro/broker/link-upgrades.js"),
+        import("./protocols/laboro/broker/links.js"),
       ]);
       return new Listener(core, {
         ...{ auth, info, log },
@@ -203,6 +202,8 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       if (listening === undefined) writeAccess(dir, access());
       await group?.start();
       core.schedules.look();
+      const workerUrl = () => joinUrl({ ...access(), token: tokens.ofRole("worker") ?? token });
+      core.allocators.start({ ...options.allocations, joinUrl: workerUrl });
     } catch (cause) {
       stopRetention();
       await closeListeners();

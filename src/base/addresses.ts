@@ -14,7 +14,7 @@ export function networkOf(address: string): string {
 /** A host in a URL: an IPv6 address has brackets. */
 export const inUrl = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 
-export interface JoinInfo {
+interface JoinInfo {
   /** Without token and fingerprint. */
   readonly url: string;
   readonly token: string;

@@ -33,10 +33,11 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Node treats a longer timeout as 1 ms. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export function checkTimeout(timeoutMs: number | undefined): void {
-  if (timeoutMs === undefined || (timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY)) return;
+  if (timeoutMs === undefined || (Number.isFinite(timeoutMs) && timeoutMs > 0)) return;
   throw badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`);
 }
 
@@ -61,4 +62,31 @@ export async function waitFor<T>(what: Promise<T>, { timeoutMs, signal }: WaitOp
       (cause: unknown) => settle(() => reject(cause)),
     );
   });
+}
+
+/** One timer for whatever is due first. */
+export class Alarm {
+  readonly #fire: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #at = Number.POSITIVE_INFINITY;
+
+  constructor(fire: () => void) {
+    this.#fire = fire;
+  }
+
+  /** Fires at this time, unless an earlier time is set already. */
+  set(at: number): void {
+    if (at >= this.#at) return;
+    clearTimeout(this.#timer);
+    this.#at = at;
+    const inMs = Math.min(Math.max(1, Math.ceil(at - now())), MAX_TIMER_MS);
+    this.#timer = setTimeout(() => {
+      this.#at = Number.POSITIVE_INFINITY;
+      this.#fire();
+    }, inMs);
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
 }

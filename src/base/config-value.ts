@@ -14,7 +14,7 @@ export const CONFIG_BYTES = 256 * 1024;
 /** How deep names may be nested. */
 export const CONFIG_DEPTH = 32;
 /** Names and items in all. */
-export const CONFIG_VALUES = 10_000;
+const CONFIG_VALUES = 10_000;
 
 export const isConfig = (value: ConfigValue | undefined): value is Config =>
   typeof value === "object" && value !== null && !Array.isArray(value);

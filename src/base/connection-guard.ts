@@ -62,9 +62,9 @@ export interface ListenerGuard {
 }
 
 /** Identifies a connection: the socket itself, or the TLS socket on top of it. */
-export type Endpoints = Pick<Socket, "remoteAddress" | "remotePort" | "localPort">;
+type Endpoints = Pick<Socket, "remoteAddress" | "remotePort" | "localPort">;
 
-export type RefusalReport = (listener: string, address: string, code: ErrorCode, why: string) => void;
+type RefusalReport = (listener: string, address: string, code: ErrorCode, why: string) => void;
 
 interface NewConnection {
   readonly isStalled: () => boolean;

@@ -3,6 +3,7 @@
  * compares the page with this table.
  */
 export const ERROR_CODES = {
+  LABORO_ALLOCATOR_EXISTS: "an allocator with this name exists already",
   LABORO_BAD_CERTIFICATE: "the certificate at this address is not one of the broker that was named",
   LABORO_BAD_INPUT: "a value given does not have the form that was expected",
   LABORO_BAD_MESSAGE: "a peer sent bytes that are not a message of this protocol",
@@ -20,13 +21,16 @@ export const ERROR_CODES = {
   LABORO_DATA_UNUSABLE: "the data directory cannot be read or written, or is not its user's alone",
   LABORO_DEADLINE: "no answer came before the deadline",
   LABORO_DISK_FULL: "the disk is full: nothing new is accepted until disk space is free",
+  LABORO_FILE_MISSING: "a file that a task needs or should return is not there, or not what was submitted",
   LABORO_FORBIDDEN: "the token's role does not allow this",
   LABORO_INTERNAL: "a fault in laboro itself",
+  LABORO_JOB_CLOSED: "the job takes no more tasks",
   LABORO_JOB_ENDED: "the job has ended, this change comes too late",
   LABORO_JOB_OPEN: "the job has not ended, this can only be done when it has",
   LABORO_KEY_IN_USE: "another job has the key, and its submission was to be refused then",
   LABORO_LEASE_LOST: "the other brokers of the group marked this one dead; it has to open the store again",
   LABORO_NO_DESCRIPTORS: "no file descriptor is left: nothing new is accepted until some are free",
+  LABORO_NO_SUCH_ALLOCATOR: "no allocator has this name",
   LABORO_NO_SUCH_JOB: "no job has this id",
   LABORO_NO_SUCH_LIMIT: "no limit has this name",
   LABORO_NO_SUCH_SCHEDULE: "no schedule has this name",
@@ -37,6 +41,7 @@ export const ERROR_CODES = {
   LABORO_QUEUE_FULL: "as much waits for an answer as the broker keeps",
   LABORO_SCHEDULE_EXISTS: "a schedule with this name exists already",
   LABORO_SERVICE_FAILED: "the service answered with an error",
+  LABORO_SSH_FAILED: "a machine cannot be used over ssh",
   LABORO_STORE_FAILED: "the store could not complete a write",
   LABORO_STORE_UNAVAILABLE: "the database that the brokers share does not answer",
   LABORO_TASK_CANCELLED: "the task was cancelled before it had a result",

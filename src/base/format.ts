@@ -17,6 +17,12 @@ export function shortDuration(ms: number): string {
   return pair(time, DAY, "d", HOUR, "h");
 }
 
+/** So many tasks have ended in this time: "12/s", and how long the others take. */
+export function speedTexts(ended: number, left: number, ms: number): readonly [rate: string, left: string] {
+  const perMs = ended / Math.max(1, ms);
+  return [`${(perMs * SECOND).toFixed(perMs * SECOND < 10 ? 1 : 0)}/s`, shortDuration(left / perMs)];
+}
+
 function pair(time: number, large: number, name: string, small: number, rest: string): string {
   const whole = Math.floor(time / large);
   const left = Math.floor((time - whole * large) / small);
@@ -42,3 +48,28 @@ export const formatCount = (count: number): string => String(count).replace(/\B(
 
 export const pluralize = (count: number, one: string, many = `${one}s`): string =>
   `${formatCount(count)} ${count === 1 ? one : many}`;
+
+/** A word as it could be typed in a shell. Placeholders stay without quotes. */
+export const shellWord = (word: string): string =>
+  /^(?:[\w@%+=:,./-]|\{[#%]?\d*[./]{0,2}\})+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+
+/** Whether the whole text matches: `*` is any text, `?` any character. Takes linear time for one `*`. */
+export function matchesGlob(text: string, glob: string): boolean {
+  let [at, place] = [0, 0];
+  let [star, from] = [-1, 0];
+  while (at < text.length) {
+    if (place < glob.length && (glob[place] === text[at] || glob[place] === "?") && glob[place] !== "*") {
+      at++;
+      place++;
+    } else if (glob[place] === "*") {
+      star = place++;
+      from = at;
+    } else if (star >= 0) {
+      // The last * takes one character more.
+      place = star + 1;
+      at = ++from;
+    } else return false;
+  }
+  while (glob[place] === "*") place++;
+  return place === glob.length;
+}

@@ -1,5 +1,13 @@
 /** This package: where it is, its version, its files. */
+import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+/** Defined in the worker bundle: its version, because no package.json is beside it. */
+declare const WORKER_BUNDLE: string;
+
+/** True in the worker bundle: one file, with no package around it. */
+export const isWorkerBundle = typeof WORKER_BUNDLE !== "undefined";
 
 /** Works for the sources, the compiled modules and the bundle. */
 export function packageRoot(): URL {
@@ -9,6 +17,7 @@ export function packageRoot(): URL {
 }
 
 export function packageVersion(): string {
+  if (isWorkerBundle) return WORKER_BUNDLE;
   const file = new URL("package.json", packageRoot());
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }
@@ -17,4 +26,16 @@ export function packageVersion(): string {
 export function threadFile(name: string, module: string): URL {
   const beside = new URL(name, module);
   return existsSync(beside) ? beside : new URL(`dist/bundle/${name.replace(/js$/, "cjs")}`, packageRoot());
+}
+
+interface WorkerBundle {
+  readonly path: string;
+  /** In hexadecimal digits, to check a copy. */
+  readonly sha256: string;
+}
+
+/** The worker as one file, for machines that have Node 20 or newer and no laboro: `node FILE` with the options of `laboro worker`. */
+export function workerBundle(): WorkerBundle {
+  const path = fileURLToPath(new URL("dist/worker-bundle/laboro-worker.cjs", packageRoot()));
+  return { path, sha256: createHash("sha256").update(readFileSync(path)).digest("hex") };
 }

@@ -12,7 +12,7 @@ export interface TracedMessage {
   readonly bytes?: number;
 }
 
-export interface RecordedMessage extends TracedMessage {
+interface RecordedMessage extends TracedMessage {
   readonly number: number;
   readonly at: number;
   /** Who sent it. */

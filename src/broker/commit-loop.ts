@@ -25,7 +25,7 @@ const RETRY_MS = 1_000;
 const FIRST_RETRY_MS = 50;
 const REFUSE_AFTER_MS = 3_000;
 
-export interface CommitHandlers {
+interface CommitHandlers {
   /** Passes the store's results to dispatch; its new decisions come back through `add`. Returns the task ranges that were lost. */
   readonly committed: (writes: readonly Write[], results: readonly WriteResult[]) => ReadonlySet<TaskRangeId>;
   readonly deliver: (send: Send, result: WriteResult | undefined) => void;

@@ -7,7 +7,7 @@ import type { KeyValue, Store } from "../model/store.js";
 import type { KnownWorker } from "./sessions/worker-port.js";
 
 /** A task that is assigned to a worker. `startedAt`: when the broker learned that it was started. */
-export interface TaskClaim {
+interface TaskClaim {
   readonly attempt: Attempt;
   readonly startedAt: number | undefined;
 }
@@ -70,7 +70,7 @@ export class CoreView {
   openWork(id: JobId): { readonly waits: boolean; readonly workers: readonly WorkerId[] } | undefined {
     const job = this.state.jobs.get(id);
     if (job === undefined) return undefined;
-    const waits = job.ready > 0 || job.inBackoff.size > 0 || job.mayLease || job.leasing;
+    const waits = job.ready > 0 || job.inBackoff.size > 0 || job.pending.size > 0 || job.mayLease || job.leasing;
     return { waits, workers: Array.from(job.claims, ({ worker }) => worker.profile.id) };
   }
 

@@ -3,8 +3,8 @@
  * back through their port. A session never sees the store, dispatch, or another session.
  */
 import { randomBytes } from "node:crypto";
-import { now } from "../base/clock.js";
-import { LaboroError } from "../base/errors.js";
+import { Alarm, now } from "../base/clock.js";
+import { asLaboroError, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import {
   type AssignedRange,
@@ -41,32 +41,33 @@ import {
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
-import { Alarm } from "./alarm.js";
-import { eventsOf } from "./commit-events.js";
+import { returnedIndex } from "../model/task-files.js";
+import { Allocators } from "./alloc/allocators.js";
 import { CommitLoop } from "./commit-loop.js";
-import type { BrokerGroup } from "./config/group.js";
 import { WorkerConfig } from "./config/worker-config.js";
 import { CoreView } from "./core-view.js";
 import { DelayedJobs } from "./delayed-jobs.js";
 import { storedDependencies } from "./dependencies.js";
-import { type EventBody, Events } from "./events.js";
+import { EachDependencies } from "./each-dependencies.js";
+import { type EventBody, Events, eventsOf } from "./events.js";
 import { Follows } from "./follows.js";
-import type { Membership } from "./group/membership.js";
+import type { BrokerGroup, Membership } from "./group/membership.js";
 import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
 import { Halts, Maintenance } from "./halts.js";
 import { HandlerMessages } from "./handler-messages.js";
-import { JobNumbers } from "./job-numbers.js";
 import { NamedLimits } from "./limits.js";
-import { OpenJobs } from "./open-jobs.js";
+import { JobNumbers, OpenJobs } from "./open-jobs.js";
 import { OutputRelays, type ReportTaken } from "./output-relays.js";
 import { type Decide, PendingRequests } from "./pending-requests.js";
+import { PausedPools } from "./pools.js";
 import { Schedules, withRunWrites } from "./schedules.js";
 import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
 import { StoreAge } from "./store-age.js";
 import { StoreClock } from "./store-clock.js";
+import { TaskFileBytes } from "./task-files.js";
 import { TaskUpdates } from "./watchers.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./sessions/worker-port.js";
@@ -85,11 +86,14 @@ export class Core extends CoreView {
   readonly relays = new OutputRelays();
   readonly follows = new Follows(this);
   readonly handlerMessages = new HandlerMessages(this);
+  readonly files = new TaskFileBytes(this);
   readonly started = now();
   readonly counters = new BrokerCounters();
   /** The config pushed to workers. */
   readonly config: WorkerConfig;
   readonly limits = new NamedLimits(this);
+  readonly pools = new PausedPools(this);
+  readonly #each: EachDependencies;
   readonly maintenance = new Maintenance();
   readonly storeAge: StoreAge;
   /** With its number, this identifies a job beyond this store. */
@@ -107,6 +111,7 @@ export class Core extends CoreView {
   readonly delays: DelayedJobs;
   readonly history: History;
   readonly schedules: Schedules;
+  readonly allocators: Allocators;
   readonly halts: Halts;
   readonly #log: Log;
   readonly #commits: CommitLoop;
@@ -128,8 +133,13 @@ export class Core extends CoreView {
     const decide: Decide = (step) => this.decide(step);
     this.history = new History(this, log);
     this.schedules = new Schedules(this, log);
+    this.allocators = new Allocators(this, log);
     this.halts = new Halts(state, decide);
-    this.jobs = new OpenJobs(state, decide, (job) => this.delays.inDispatch(job));
+    this.#each = new EachDependencies(this, log);
+    this.jobs = new OpenJobs(state, decide, (job) => {
+      this.delays.inDispatch(job);
+      this.#each.added(job);
+    });
     this.delays = new DelayedJobs(this, clock, log);
     if (store.shared && store.group !== undefined) this.jobNumbers = new JobNumbers(store.group);
     this.requests = new PendingRequests(state, decide, (worker) => this.#ports.get(worker), this.counters);
@@ -171,6 +181,7 @@ export class Core extends CoreView {
     loadRecords(core.state, await store.keyValues(WORKER_BUCKET));
     await core.config.open();
     await core.limits.open(held.limitStarts);
+    await core.pools.open();
     core.jobs.load(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
     core.history.start();
@@ -271,6 +282,14 @@ export class Core extends CoreView {
     if (stale > 0) this.#log.info({ worker: id, stale }, "results came for tasks that are no longer this worker's");
   }
 
+  /** The session could not send these tasks, for instance because they are larger than a message may be. They fail with the reason. */
+  workerCannotTake(id: WorkerId, { job, first, last, attempt }: AttemptRange, cause: unknown): void {
+    const { code, message } = asLaboroError(cause);
+    const outcome = { started: now(), ended: now(), error: `${code}: ${message}`, outputBytes: 0 };
+    const done = Array.from({ length: last - first + 1 }, (_, i) => ({ job, index: first + i, attempt, ...outcome }));
+    this.workerDone(id, done, () => {});
+  }
+
   workerRetracted(id: WorkerId, tasks: readonly AttemptRange[]): void {
     this.decide((out) => onRetracted(this.state, out, id, tasks, now()));
   }
@@ -295,10 +314,18 @@ export class Core extends CoreView {
     });
   }
 
-  workerDrains(id: WorkerId): void {
+  /** Stores a part of what a task returns. False if the task is not this worker's: then `handled` is not called. */
+  workerFile(id: WorkerId, part: OutputChunk, handled: () => void): boolean {
+    if (!this.#holds(id, part)) return false;
+    this.#commits.addOutput([{ ...part, index: returnedIndex(part.index) }], true, handled);
+    return true;
+  }
+
+  /** `leaving`: because it ends, which cannot be undone. */
+  workerDrains(id: WorkerId, leaving = true): void {
     const worker = this.state.workers.get(id);
     if (worker?.draining === false) this.events.add({ kind: "worker-draining", worker: id, name: worker.profile.name });
-    this.decide((out) => onDrain(this.state, out, id));
+    this.decide((out) => onDrain(this.state, out, id, leaving));
   }
 
   /** The session behind `port` has ended; `orderly` if the worker announced that it stops, `closed` if its side closed the connection. */
@@ -378,6 +405,7 @@ export class Core extends CoreView {
       this.events.add(event);
       this.follows.onEvent(event);
       this.jobs.onEvent(event);
+      this.#each.onEvent(event);
       if (event.kind === "job-ended") this.relays.jobEnded(event.job);
     }
   }
@@ -391,6 +419,7 @@ export class Core extends CoreView {
     this.config.close();
     this.history.stop();
     this.schedules.stop();
+    this.allocators.stop();
     for (const port of this.#ports.values()) port.close("the broker is stopping");
     this.requests.stop();
     this.relays.stop();
@@ -416,6 +445,10 @@ export class Core extends CoreView {
     );
     if (job === undefined || !wanted) return;
     this.counters.tasksAssigned(job.job, tasks.last - tasks.first + 1, now());
-    port.assign(job.job, tasks, claimed?.op === "claim" ? claimed.entries : undefined);
+    try {
+      port.assign(job.job, tasks, claimed?.op === "claim" ? claimed.entries : undefined);
+    } catch (cause) {
+      this.workerCannotTake(tasks.worker, tasks, cause);
+    }
   }
 }

@@ -2,14 +2,13 @@
  * Starts delayed jobs. The store finds them by an index; until their time has come they are not in dispatch and cost nothing. One timer is
  * set, for the first of them. The clocks are compared every few seconds, because one may have been set.
  */
-import { now } from "../base/clock.js";
+import { Alarm, now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import { onJobsDue, waitsInDispatch } from "../dispatch/index.js";
 import type { JobId } from "../model/ids.js";
 import type { Job, JobSpec } from "../model/job.js";
 import type { NextDelayed } from "../model/store.js";
-import { Alarm } from "./alarm.js";
 import type { Core } from "./core.js";
 import type { StoreClock } from "./store-clock.js";
 

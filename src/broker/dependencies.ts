@@ -12,7 +12,7 @@ import type { Store } from "../model/store.js";
 const ROUNDS = 100;
 
 /** The part of the core that is needed here. */
-export interface JobLookup {
+interface JobLookup {
   readonly store: Store;
   readonly state: State;
   readonly loadJobs: (jobs: readonly JobId[]) => Promise<void>;
@@ -70,9 +70,9 @@ export async function storedDependencies(
 
 /** Throws LABORO_JOB_ENDED if one of these jobs has ended without success, and success is required. */
 export function refuseFailedDependencies(after: readonly Dependency[], ends: ReadonlyMap<JobId, JobEnd>): void {
-  for (const { job, any } of after) {
+  for (const { job, any, each } of after) {
     const end = ends.get(job);
-    if (end === undefined || any || end === "succeeded") continue;
+    if (end === undefined || any || each === true || end === "succeeded") continue;
     throw new LaboroError("LABORO_JOB_ENDED", `job ${job}, which this one waits for, has ${end}`);
   }
 }

@@ -4,15 +4,67 @@
  *
  * An event's number always rises: the broker's epoch, then a counter.
  */
-
 import { now } from "../base/clock.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
-import type { Ranges } from "../model/ranges.js";
-import { Followers } from "./followers.js";
+import type { TaskEnd } from "../model/outcome.js";
+import { ALL_TASKS, type Ranges, rangesOf } from "../model/ranges.js";
+import type { Write, WriteResult } from "../model/store.js";
+
+// Wakes those who follow something, after it has changed: at most once for all changes of a turn of the event loop, and with a pause
+// after each round that is a multiple of what the round cost. So followers cost a bounded part of the broker's time, however many there
+// are: with many of them they only hear of changes later.
+
+/** The pause, as a multiple of the time a round took: at most a fifth of the time is spent on followers. */
+const PAUSE_FACTOR = 4;
+/** What a follower costs after it was woken, when it answers its client. */
+const ANSWER_MS = 0.025;
+const MAX_PAUSE_MS = 1_000;
+
+class Followers {
+  readonly #wakes = new Set<() => void>();
+  #state: "idle" | "scheduled" | "pausing" = "idle";
+  #changed = false;
+
+  get count(): number {
+    return this.#wakes.size;
+  }
+
+  /** Returns the function that removes it. */
+  add(wake: () => void): () => void {
+    this.#wakes.add(wake);
+    return () => this.#wakes.delete(wake);
+  }
+
+  /** Something has changed. */
+  notify(): void {
+    this.#changed = true;
+    if (this.#state !== "idle" || this.#wakes.size === 0) return;
+    this.#state = "scheduled";
+    setImmediate(() => this.#round());
+  }
+
+  #round(): void {
+    this.#changed = false;
+    const began = performance.now();
+    const woken = [...this.#wakes];
+    for (const wake of woken) wake();
+    const costMs = performance.now() - began + woken.length * ANSWER_MS;
+    const pauseMs = Math.min(MAX_PAUSE_MS, costMs * PAUSE_FACTOR);
+    this.#state = "pausing";
+    const resume = (): void => {
+      this.#state = "idle";
+      if (this.#changed) this.notify();
+    };
+    // A timer would make a single follower wait for a millisecond.
+    if (pauseMs < 1) setImmediate(resume);
+    else setTimeout(resume, pauseMs).unref();
+  }
+}
 
 export type EventBody =
   | { readonly kind: "job-added"; readonly job: JobId; readonly name: string; readonly count: number }
+  | { readonly kind: "job-edited"; readonly job: JobId; readonly name: string; readonly count: number }
   | { readonly kind: "job-held" | "job-released" | "job-due" | "job-removed"; readonly job: JobId }
   | { readonly kind: "job-cancelled"; readonly job: JobId; readonly tasks: Ranges; readonly reason?: string }
   | { readonly kind: "job-rerun"; readonly job: JobId; readonly count: number }
@@ -37,10 +89,11 @@ export type EventBody =
       readonly progress: string;
     }
   | {
-      readonly kind: "worker-joined" | "worker-disconnected" | "worker-left" | "worker-draining";
+      readonly kind: "worker-joined" | "worker-disconnected" | "worker-left" | "worker-draining" | "worker-undrained";
       readonly worker: WorkerId;
       readonly name: string;
     }
+  | { readonly kind: "pool-paused" | "pool-resumed"; readonly pool: string }
   | {
       readonly kind: "schedule-set" | "schedule-removed" | "schedule-paused" | "schedule-resumed";
       readonly schedule: string;
@@ -48,12 +101,13 @@ export type EventBody =
   /** `due`: the point in time that it is for. */
   | { readonly kind: "schedule-run"; readonly schedule: string; readonly due: number; readonly job?: JobId }
   | { readonly kind: "schedule-skipped"; readonly schedule: string; readonly due: number; readonly reason: string }
+  | { readonly kind: "allocator-log"; readonly allocator: string; readonly message: string }
   | { readonly kind: "broker-halted"; readonly code: string; readonly message: string }
   | { readonly kind: "broker-resumed" };
 
 export type BrokerEvent = EventBody & { readonly id: number; readonly at: number };
 
-export interface EventPage {
+interface EventPage {
   readonly events: readonly BrokerEvent[];
   /** Give this as `after` for the next page. */
   readonly last: number;
@@ -134,4 +188,110 @@ function rangeCountOf(event: EventBody): number {
   if (event.kind === "job-cancelled") return event.tasks.length;
   if (event.kind !== "tasks-ended") return 0;
   return event.succeeded.length + event.failed.length + event.cancelled.length;
+}
+
+// The events of a commit: they are published once it is durable, not before.
+
+/** Ranges listed in one event; beyond that only the counters are complete. */
+const MAX_LISTED_RANGES = 256;
+
+/** The tasks of one job that ended in one commit: one event, however many they are. */
+interface JobProgress {
+  readonly indices: Readonly<Record<TaskEnd, number[]>>;
+  counters: Counters | undefined;
+  ended: JobEnd | undefined;
+  /** False for writes that only move tasks, which report progress too. */
+  countersChanged: boolean;
+}
+
+export function eventsOf(writes: readonly Write[], results: readonly WriteResult[]): EventBody[] {
+  const events: EventBody[] = [];
+  const ends = new Map<JobId, JobProgress>();
+  results.forEach((result, i) => {
+    const write = writes[i];
+    if (write === undefined) return;
+    const event = plainEvent(write, result);
+    if (event !== undefined) events.push(event);
+    const replaced = result.op === "submit" ? result.replaced : undefined;
+    if (replaced === undefined) {
+      collectEnds(ends, write, result);
+      return;
+    }
+    // As if it had been cancelled by a write of its own.
+    const cancel = { op: "cancel", job: replaced.job, ranges: [ALL_TASKS] } as const;
+    events.push({
+      kind: "job-cancelled",
+      job: replaced.job,
+      tasks: [],
+      reason: `replaced by job ${result.op === "submit" ? result.job.id : ""}`,
+    });
+    collectEnds(ends, cancel, { op: "cancel", ...(replaced.progress && { progress: replaced.progress }) });
+  });
+  for (const [job, progress] of ends) events.push(...endEvents(job, progress));
+  return events;
+}
+
+function plainEvent(write: Write, result: WriteResult): EventBody | undefined {
+  if (result.op === "submit") {
+    const { id, name, count } = result.job;
+    return { kind: "job-added", job: id, name, count };
+  }
+  if (write.op === "edit" && result.op === "edit" && result.job !== undefined && result.refused === undefined) {
+    const { id, name, count } = result.job;
+    return { kind: "job-edited", job: id, name, count };
+  }
+  if (write.op === "hold") return { kind: write.held ? "job-held" : "job-released", job: write.job };
+  if (write.op === "cancel") {
+    const tasks = write.ranges.slice(0, MAX_LISTED_RANGES);
+    return {
+      kind: "job-cancelled",
+      job: write.job,
+      tasks,
+      ...(write.reason === undefined ? {} : { reason: write.reason }),
+    };
+  }
+  if (write.op === "remove" && result.op === "remove" && result.removed) return { kind: "job-removed", job: write.job };
+  if (write.op === "rerun" && result.op === "rerun" && result.count > 0) {
+    return { kind: "job-rerun", job: write.job, count: result.count };
+  }
+  return undefined;
+}
+
+function collectEnds(ends: Map<JobId, JobProgress>, write: Write, result: WriteResult): void {
+  const job =
+    result.op === "release" ? result.job : "job" in write && typeof write.job === "number" ? write.job : undefined;
+  if (job === undefined || !("progress" in result) || result.progress === undefined) return;
+  let progress = ends.get(job);
+  if (progress === undefined) {
+    progress = {
+      indices: { succeeded: [], failed: [], cancelled: [] },
+      counters: undefined,
+      ended: undefined,
+      countersChanged: false,
+    };
+    ends.set(job, progress);
+  }
+  progress.counters = result.progress.counters;
+  progress.ended = result.progress.ended ?? progress.ended;
+  progress.countersChanged ||= write.op !== "replace" || write.cancelled > 0;
+  if (write.op !== "settle" || (result.op === "settle" && result.lost)) return;
+  for (const { index, state } of write.results) progress.indices[state].push(index);
+}
+
+function endEvents(job: JobId, { indices, counters, ended, countersChanged }: JobProgress): EventBody[] {
+  if (counters === undefined || !(countersChanged || ended !== undefined)) return [];
+  const events: EventBody[] = [];
+  let left = MAX_LISTED_RANGES;
+  let truncated = false;
+  const listed = (state: TaskEnd): Ranges => {
+    const all = rangesOf(indices[state].sort((a, b) => a - b));
+    const some = all.slice(0, left);
+    left -= some.length;
+    truncated ||= some.length < all.length;
+    return some;
+  };
+  const [failed, cancelled, succeeded] = [listed("failed"), listed("cancelled"), listed("succeeded")];
+  events.push({ kind: "tasks-ended", job, succeeded, failed, cancelled, truncated, counters });
+  if (ended !== undefined) events.push({ kind: "job-ended", job, state: ended, counters });
+  return events;
 }

@@ -14,8 +14,8 @@ import { STARTED } from "../dispatch/state.js";
 import { EndedTasks } from "../model/ended-tasks.js";
 import type { Attempt, JobId, TaskIndex } from "../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../model/job.js";
+import type { EndedTask, JobProgress, RunningTask } from "../model/outcome.js";
 import { LISTED_VALUE, type TaskResult } from "../model/outcome.js";
-import type { EndedTask, JobProgress, RunningTask } from "../model/progress.js";
 import type { Ranges } from "../model/ranges.js";
 import type { OutputChunk, Write, WriteResult } from "../model/store.js";
 import { taskNumber } from "../model/task-numbers.js";
@@ -23,7 +23,7 @@ import type { Core } from "./core.js";
 import type { EventBody } from "./events.js";
 
 /** Tasks sent to a client that it has not taken. */
-export const FOLLOW_WINDOW = 1_000;
+const FOLLOW_WINDOW = 1_000;
 /** Ended tasks that wait in memory for one client, and the bytes of their output. */
 const QUEUE_LIMIT = 1_000;
 const QUEUE_BYTES = 512 * 1024;
@@ -216,7 +216,7 @@ export class Follow {
     for (const { index, attempt } of tasks) {
       if (this.#announced.get(index) === attempt) continue;
       this.#announced.set(index, attempt);
-      this.#running.push({ index, attempt, number: taskNumber(this.#job, index) });
+      this.#running.push({ index, attempt, number: this.#numberOf(this.#job, index) });
     }
     if (this.#running.length > 0) this.#schedule();
   }
@@ -293,7 +293,7 @@ export class Follow {
       if (this.#sent.has(result)) continue;
       this.#sent.add(result);
       this.#announced.delete(result.index);
-      tasks.push({ ...listed(result), number: taskNumber(job, result.index) });
+      tasks.push({ ...listed(result), number: this.#numberOf(job, result.index) });
     }
     this.#credit -= tasks.length;
     const running = this.#running.length === 0 ? {} : { running: this.#running };
@@ -305,6 +305,11 @@ export class Follow {
     this.#counters = undefined;
     this.#held = undefined;
     if (tasks.length > 0 || Object.keys(progress).length > 1) this.#options.send(progress);
+  }
+
+  /** An open job may have more tasks since. */
+  #numberOf(job: Job, index: TaskIndex): number {
+    return taskNumber(this.#core.state.jobs.get(job.id)?.job ?? job, index);
   }
 
   #announceRunning(): void {

@@ -10,7 +10,7 @@ const TEXTS = {
   maintenance: "it is drained",
   stop: "it is stopping",
 } as const;
-export type HaltReason = keyof typeof TEXTS;
+type HaltReason = keyof typeof TEXTS;
 
 export class Halts {
   readonly #state: State;

@@ -2,14 +2,14 @@
 import { badInput } from "../base/errors.js";
 import { type Claim, claimOf, claimsOf } from "../dispatch/state.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { EndedTask } from "../model/outcome.js";
 import { LISTED_VALUE, MAX_VALUE } from "../model/outcome.js";
-import type { EndedTask } from "../model/progress.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { Core } from "./core.js";
 
 const PAGE = 250;
 
-export interface ReportedProgress {
+interface ReportedProgress {
   readonly job: JobId;
   readonly index: TaskIndex;
   readonly attempt: Attempt;
@@ -18,14 +18,14 @@ export interface ReportedProgress {
 }
 
 /** Of a task of `job`: results of the job `of`. With `limit` 1 there is a value of any size. */
-export interface ResultsQuery {
+interface ResultsQuery {
   readonly job: JobId;
   readonly of: JobId;
   readonly from: TaskIndex;
   readonly limit?: 1 | undefined;
 }
 
-export interface EndedPage {
+interface EndedPage {
   readonly tasks: readonly EndedTask[];
   readonly next?: TaskIndex;
 }

@@ -62,7 +62,7 @@ export class NamedLimits {
     const name = unknown();
     if (name === undefined) return;
     const known = this.#names();
-    const there = known.length === 0 ? "there are none" : `there are ${known.slice(0, 20).join(", ")}`;
+    const there = known.length === 0 ? "there are none" : `the limits are ${known.slice(0, 20).join(", ")}`;
     throw new LaboroError("LABORO_NO_SUCH_LIMIT", `there is no limit ${name}; ${there}. laboro limit set makes one`);
   }
 

@@ -1,11 +1,11 @@
 /** Open jobs, beyond what dispatch knows: their counters, the callers that wait for their end, and a lock for changes between store and dispatch. */
-
 import { now } from "../base/clock.js";
 import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
 import { onRerun } from "../dispatch/rerun.js";
 import { JobId } from "../model/ids.js";
 import type { Counters, Job, JobEnd } from "../model/job.js";
 import type { RecoveredState, TaskRange } from "../model/store.js";
+import type { Group } from "../model/store-group.js";
 import type { EventBody } from "./events.js";
 import type { Decide } from "./pending-requests.js";
 import { Watchers } from "./watchers.js";
@@ -66,6 +66,7 @@ export class OpenJobs {
   /** Tasks of a job wait again. */
   rerun(job: Job, taskRanges: readonly TaskRange[], ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
+    this.#added(job);
     this.#decideKnowing(ends, (out, finished) => onRerun(this.#state, out, job, taskRanges, finished, now()));
   }
 
@@ -113,5 +114,39 @@ export class OpenJobs {
     for (const [job, end] of added) this.#state.recentEnds.set(job, end);
     this.#decide((out) => step(out, new Set(ends.keys())));
     for (const [job] of added) this.#state.recentEnds.delete(job);
+  }
+}
+
+/**
+ * Numbers for jobs that are being submitted to a store that brokers share. Those wanted in one turn of the event loop come with one query,
+ * and so do those wanted while that one is under way.
+ */
+export class JobNumbers {
+  readonly #group: Group;
+  #waiting: ((number: JobId | undefined) => void)[] = [];
+  #asking = false;
+
+  constructor(group: Group) {
+    this.#group = group;
+  }
+
+  /** Undefined where the store does not answer: then it numbers the job when it stores it. */
+  next(): Promise<JobId | undefined> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      if (this.#asking) return;
+      this.#asking = true;
+      queueMicrotask(() => void this.#ask());
+    });
+  }
+
+  async #ask(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const waiting = this.#waiting;
+      this.#waiting = [];
+      const numbers = await this.#group.jobNumbers(waiting.length).catch(() => []);
+      for (const [i, resolve] of waiting.entries()) resolve(numbers[i]);
+    }
+    this.#asking = false;
   }
 }

@@ -6,6 +6,7 @@ import type { Settings } from "../dispatch/index.js";
 import type { Job } from "../model/job.js";
 import type { Store } from "../model/store.js";
 import type { Role } from "./access/roles.js";
+import type { AllocationHost } from "./alloc/allocators.js";
 import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";
 import type { ListenerRequest, ListenerSettings, OpenListener } from "./listeners/listener.js";
@@ -93,6 +94,8 @@ export interface ServerOptions extends Omit<BrokerOptions, "store"> {
    * then `url` has no port.
    */
   readonly listenLater?: boolean;
+  /** When allocations are asked for, and of which batch system; Slurm by its commands if absent. */
+  readonly allocations?: Omit<AllocationHost, "joinUrl">;
   readonly connectionBounds?: Partial<ConnectionBounds>;
   readonly askBounds?: AskBounds;
   /** The URL of a PostgreSQL database, or how to open a store that others share. */

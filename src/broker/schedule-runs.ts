@@ -83,6 +83,8 @@ const sameTimes = (a: ScheduleSpec, b: ScheduleSpec): boolean =>
 function checkJob({ job }: ScheduleSpec): void {
   for (const name of ["after", "at", "idempotencyKey", "resumes"] as const)
     if (job[name] !== undefined) throw badInput(`job.${name}: expected none: a schedule makes many jobs`);
+  if (job.recipe.kind !== "call" && (job.recipe.files?.sent?.length ?? 0) > 0)
+    throw badInput("job.recipe.files.sent: expected none: each job needs its own; name files that the workers have");
   jobSpec(job);
   const bytes = pack(job).length;
   if (bytes > MAX_JOB_BYTES)
@@ -100,7 +102,7 @@ export function pauseChange(found: Schedule, paused: boolean, now: number): Sche
   return { name: found.name, expected: found.revision, next, writes: [] };
 }
 
-export interface PlannedRun {
+interface PlannedRun {
   readonly change: ScheduleChange;
   readonly run: ScheduleRun;
 }

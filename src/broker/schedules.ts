@@ -197,7 +197,7 @@ export class Schedules {
   }
 }
 
-/** Writes and results, with those of schedules' runs among them, as if each had been given by itself. */
+/** The writes and results of a batch, with the writes that were inside schedule changes beside the others. */
 export function withRunWrites(
   writes: readonly Write[],
   results: readonly WriteResult[],

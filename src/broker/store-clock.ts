@@ -12,7 +12,7 @@ import { uptime } from "node:os";
 import { now } from "../base/clock.js";
 import type { Store } from "../model/store.js";
 
-export interface ClockSources {
+interface ClockSources {
   /** The clock of this machine. */
   readonly wall: () => number;
   /** Never set, does not go on while the machine sleeps. */
@@ -77,7 +77,7 @@ export class StoreClock {
 }
 
 /** Those of this machine. */
-export const SYSTEM_CLOCKS: ClockSources = {
+const SYSTEM_CLOCKS: ClockSources = {
   wall: Date.now,
   monotonic: now,
   // Elsewhere it is counted from the clock that is set.

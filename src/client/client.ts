@@ -1,8 +1,9 @@
 /** The client API: jobs, services, events. */
-import { LaboroError } from "../base/errors.js";
+import { badInput, LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
+import type { AllocatorInput } from "../model/allocation.js";
 import type { Submission } from "../model/job-input.js";
-import type { JobProgress } from "../model/progress.js";
+import type { JobProgress } from "../model/outcome.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { ScheduleEdit, ScheduleInput } from "../model/schedule.js";
 import { asBuffer, decodeOutput, encodeInput, type TaskDefinition } from "../model/task-definition.js";
@@ -29,6 +30,8 @@ export interface ConnectOptions {
   readonly signal?: AbortSignal;
   /** Reject at once if nothing listens at any of the addresses. Once connected, it reconnects as any other client. */
   readonly failFast?: boolean;
+  /** False: a lost connection closes the client, and what it waits for is rejected with LABORO_BROKER_GONE. True if absent. */
+  readonly reconnect?: boolean;
 }
 
 /** How long to wait for an answer. */
@@ -46,8 +49,11 @@ export interface RequestOptions extends CallOptions {
   readonly retry?: boolean;
 }
 
-/** A job to come after: its success is needed, or with `any` its end. */
-export type After = number | JobHandle<unknown> | { readonly job: number | JobHandle<unknown>; readonly any?: boolean };
+/** A job to come after: its success is needed, or with `any` its end; with `each` task i comes after task i. */
+export type After =
+  | number
+  | JobHandle<unknown>
+  | { readonly job: number | JobHandle<unknown>; readonly any?: boolean; readonly each?: boolean };
 
 /** How the tasks of a definition are to be run. */
 export interface AddOptions
@@ -87,6 +93,7 @@ export async function connect(broker: string | ConnectOptions): Promise<Client> 
     name: options.name ?? `client:${process.pid}`,
     connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
     failFast: options.failFast ?? false,
+    reconnect: options.reconnect ?? true,
   });
   try {
     await link.ready({ signal: options.signal });
@@ -105,6 +112,8 @@ export class Client {
   #submissions = 0;
   /** Jobs that the broker submits at points in time. */
   readonly schedules = new Schedules(this);
+  /** Batch systems that run workers while work waits. */
+  readonly allocators = new Allocators(this);
 
   constructor(link: ClientLink) {
     this.#link = link;
@@ -130,6 +139,7 @@ export class Client {
     inputs: readonly NoInfer<Input>[],
     { timeoutMs, signal, after, ...options }: AddOptions = {},
   ): Promise<JobHandle<Output>> {
+    if (!Array.isArray(inputs)) throw badInput(`addMany: expected an array of inputs, got ${typeof inputs}`);
     const entries: (string | Uint8Array)[] = [];
     for (const input of inputs) entries.push(await encodeInput(task, input));
     const recipe = { kind: "call" as const, service: task.name };
@@ -152,6 +162,15 @@ export class Client {
     const answer = await this.#link.sendAndWait(message, { timeoutMs, signal, repeatable: true });
     const { job, existed } = answer as OperationOutput<"submit">;
     return new JobHandle(this, job, undefined, existed);
+  }
+
+  /** More tasks for an open job; what `job(id).append` does. */
+  async append(given: OperationInput<"append">, options: CallOptions = {}): Promise<OperationOutput<"append">> {
+    const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
+    const input = { ...given, idempotencyKey: given.idempotencyKey ?? this.#nextKey() };
+    const message = { type: "OPERATION", operation: "append", input } as const;
+    const answer = await this.#link.sendAndWait(message, { timeoutMs, signal, repeatable: true });
+    return answer as OperationOutput<"append">;
   }
 
   #nextKey(): string {
@@ -178,6 +197,21 @@ export class Client {
   /** Gives a worker nothing new. */
   async drain(worker: string, options?: CallOptions): Promise<void> {
     await this.ask("drain", { worker }, options);
+  }
+
+  /** Gives a drained worker tasks again. False if it was not drained. */
+  async undrain(worker: string, options?: CallOptions): Promise<boolean> {
+    return (await this.ask("undrain", { worker }, options)).drained;
+  }
+
+  /** Starts no task of a pool, at any broker, until `resumePool`. */
+  async pausePool(pool: string, reason?: string, options?: CallOptions): Promise<void> {
+    await this.ask("poolPause", { pool, ...(reason === undefined ? {} : { reason }) }, options);
+  }
+
+  /** False if the pool was not paused. */
+  async resumePool(pool: string, options?: CallOptions): Promise<boolean> {
+    return (await this.ask("poolResume", { pool }, options)).paused;
   }
 
   /** Lets it end its tasks and leave; with `slots` only so many of its slots, with `now` without waiting for its tasks. */
@@ -264,11 +298,14 @@ export class Client {
 /** For names that nobody else makes. It is no secret, so the crypto module is not loaded for it. */
 const randomText = (): string => Math.random().toString(36).slice(2);
 
-function dependenciesOf(after: After | readonly After[]): { readonly job: number; readonly any?: boolean }[] {
+function dependenciesOf(
+  after: After | readonly After[],
+): { readonly job: number; readonly any?: boolean; readonly each?: boolean }[] {
   const idOf = (job: number | JobHandle<unknown>): number => (typeof job === "number" ? job : job.id);
   return [after].flat().map((one: After) => {
     if (typeof one === "number" || one instanceof JobHandle) return { job: idOf(one) };
-    return { job: idOf(one.job), ...(one.any === true && { any: true }) };
+    const { job, any, each } = one;
+    return { job: idOf(job), ...(any === true && { any }), ...(each === true && { each }) };
   });
 }
 
@@ -352,5 +389,52 @@ export class Schedules {
   /** The jobs of its runs stay. */
   async remove(name: string, options?: CallOptions): Promise<void> {
     await this.#client.ask("scheduleRemove", { schedule: name }, options);
+  }
+}
+
+/** An allocator as the broker has it, with its allocations. */
+export type AllocatorInfo = OperationOutput<"allocator">;
+
+/** `client.allocators`. */
+export class Allocators {
+  readonly #client: Client;
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  /** Adds an allocator, or replaces the one of this name. */
+  set(name: string, allocator: AllocatorInput, options?: CallOptions): Promise<AllocatorInfo> {
+    return this.#client.ask("allocatorSet", { ...allocator, allocator: name }, options);
+  }
+
+  /** Rejects with LABORO_NO_SUCH_ALLOCATOR. */
+  get(name: string, options?: CallOptions): Promise<AllocatorInfo> {
+    return this.#client.ask("allocator", { allocator: name }, options);
+  }
+
+  /** By name. */
+  async list(options?: CallOptions): Promise<readonly AllocatorInfo[]> {
+    return (await this.#client.ask("allocators", {}, options)).allocators;
+  }
+
+  /** What it has done and why, oldest first. */
+  async log(name: string, options?: CallOptions): Promise<OperationOutput<"allocatorLog">["lines"]> {
+    return (await this.#client.ask("allocatorLog", { allocator: name }, options)).lines;
+  }
+
+  /** Asks for nothing more until `resume`, and cancels what is queued. */
+  pause(name: string, options?: CallOptions): Promise<AllocatorInfo> {
+    return this.#client.ask("allocatorPause", { allocator: name }, options);
+  }
+
+  /** Asks again at once, also after a pause by failures. */
+  resume(name: string, options?: CallOptions): Promise<AllocatorInfo> {
+    return this.#client.ask("allocatorResume", { allocator: name }, options);
+  }
+
+  /** Allocations that run end by themselves, unless they are to be cancelled. */
+  async remove(name: string, how: { readonly cancelRunning?: boolean } = {}, options?: CallOptions): Promise<void> {
+    await this.#client.ask("allocatorRemove", { allocator: name, ...how }, options);
   }
 }

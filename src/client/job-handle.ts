@@ -4,8 +4,7 @@ import { badInput, LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationOutput } from "../broker/operations/index.js";
 import { errorFromValue, TaskFailed } from "../model/handler-errors.js";
 import type { JobEnd } from "../model/job.js";
-import type { OutputStream } from "../model/outcome.js";
-import type { EndedTask } from "../model/progress.js";
+import type { EndedTask, OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import type { OutputPiece } from "../model/store.js";
 import { asBuffer, decodeOutput, type TaskDefinition } from "../model/task-definition.js";
@@ -206,6 +205,24 @@ export class JobHandle<Output = Buffer> {
     return (await this.#client.ask("explain", { job: this.id, index }, options)).reason;
   }
 
+  /** Changes its name, priority or limits. Tasks that run keep their time limit. */
+  async edit(changes: Omit<OperationInput<"edit">, "job">, options?: CallOptions): Promise<void> {
+    await this.#client.ask("edit", { job: this.id, ...changes }, options);
+  }
+
+  /**
+   * Adds tasks to a job that was submitted with `open`: `{ entries }`, or `array` or `count` where it has these. Durable when it resolves, and done
+   * once, also where the connection is lost meanwhile.
+   */
+  append(tasks: Omit<OperationInput<"append">, "job">, options?: CallOptions): Promise<OperationOutput<"append">> {
+    return this.#client.append({ job: this.id, ...tasks }, options);
+  }
+
+  /** An open job takes no more tasks, and ends with its last one. */
+  async close(options?: CallOptions): Promise<void> {
+    await this.#client.ask("close", { job: this.id }, options);
+  }
+
   /** Starts no more of its tasks, until `release`. */
   async hold(options?: CallOptions): Promise<void> {
     await this.#client.ask("hold", { job: this.id }, options);
@@ -221,9 +238,12 @@ export class JobHandle<Output = Buffer> {
     await this.#client.ask("cancel", { job: this.id, ...(tasks && { tasks }), ...(reason && { reason }) }, options);
   }
 
-  /** Run finished tasks again: those that failed or were cancelled, unless other states are named. Returns how many. */
+  /**
+   * Run finished tasks again: those that failed or were cancelled, unless other states are named. Returns how many of this job. With
+   * `withDependents` also those of the jobs that come after it.
+   */
   async rerun(
-    which: { states?: readonly JobEnd[]; tasks?: readonly Range[] } = {},
+    which: { states?: readonly JobEnd[]; tasks?: readonly Range[]; withDependents?: boolean } = {},
     options?: CallOptions,
   ): Promise<number> {
     return (await this.#client.ask("rerun", { job: this.id, ...which }, options)).count;

@@ -12,7 +12,7 @@
 import { checkTimeout, MAX_TIMER_MS, type WaitOptions, waitFor } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import type { JobId } from "../model/ids.js";
-import type { JobProgress } from "../model/progress.js";
+import type { JobProgress } from "../model/outcome.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import { type Dial, dial, isAbsent, type LinkOf } from "../protocols/laboro/dial.js";
 import {
@@ -83,6 +83,8 @@ interface ClientLinkOptions {
   readonly connectTimeoutMs?: number;
   /** Give up at once where nothing listens at any of the URLs. */
   readonly failFast?: boolean;
+  /** False: a lost connection closes the link. */
+  readonly reconnect?: boolean;
 }
 
 export class ClientLink {
@@ -123,6 +125,7 @@ export class ClientLink {
         const error = new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`);
         this.#link = undefined;
         this.#lastError = error;
+        if (options.reconnect === false) return this.close(error);
         for (const [id, pending] of [...this.#pendingReplies])
           if (!pending.repeatable) this.#settled(id, pending).reject(error);
         this.#endFollows(error, ({ reconnect }) => !reconnect);

@@ -20,6 +20,7 @@ export interface TransactionOptions {
   readonly crashLimit?: number;
   readonly maxFails?: number;
   readonly maxRunning?: number;
+  readonly limits?: readonly string[];
   readonly timeLimitMs?: number;
   readonly held?: boolean;
   /** Jobs to come after, also of the same transaction: the success, or with `any` the end of each is needed. */

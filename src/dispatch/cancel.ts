@@ -1,6 +1,8 @@
 /** Cancel is a durable intent: what is in a job's cancels ends cancelled, whatever arrives. */
 import type { JobId } from "../model/ids.js";
+import { haltRuleOf, leftToHalt } from "../model/job.js";
 import {
+  ALL_TASKS,
   contains,
   countOf,
   difference,
@@ -12,7 +14,7 @@ import {
 } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
-import { maxFailsReason, reindexJob, replaceWaiting } from "./job-queue.js";
+import { haltReason, reindexJob, replaceWaiting } from "./job-queue.js";
 import { placeWork } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
@@ -36,13 +38,18 @@ export function onRemoteCancel(state: State, out: Decisions, id: JobId, ranges: 
   placeWork(state, out, state.now);
 }
 
-/** Too many tasks have failed: what has not been started is cancelled. Running tasks come to their end. */
-export function checkMaxFails(state: State, out: Decisions, job: JobState): void {
-  const { maxFails } = job.job.limits;
-  if (maxFails === undefined || job.failed <= maxFails || job.failedTooOften) return;
-  job.failedTooOften = true;
+/** Enough tasks have ended as the halt rule says: the rest is cancelled. */
+export function checkHalt(state: State, out: Decisions, job: JobState): void {
+  const rule = haltRuleOf(job.job.limits);
+  if (rule === undefined || job.halted || leftToHalt(rule, job) > 0) return;
+  job.halted = true;
   const all = { first: 0, last: job.job.count - 1 };
-  out.writes.push({ op: "cancel", job: job.id, ranges: [all], reason: maxFailsReason(maxFails), unclaimed: true });
+  const reason = haltReason(job);
+  if (rule.now === true) {
+    onCancel(state, out, job.id, [ALL_TASKS], reason);
+    return;
+  }
+  out.writes.push({ op: "cancel", job: job.id, ranges: [ALL_TASKS], reason, unclaimed: true });
   onRemoteCancel(state, out, job.id, difference(all, normalize([...job.claims])));
   for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
 }
@@ -76,6 +83,14 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
     job,
     [...job.waiting].flatMap((waiting) => carve(waiting) ?? [waiting]),
   );
+  for (const pending of [...job.pending]) {
+    const { id: rangeId, ...rest } = pending;
+    const pieces = carve({ ...rest, rangeId });
+    if (pieces === undefined) continue;
+    job.pending.delete(pending);
+    for (const piece of pieces)
+      job.pending.add({ ...pending, first: piece.first, last: piece.last, id: piece.rangeId });
+  }
   for (const waiting of [...job.inBackoff]) {
     const pieces = carve(waiting);
     if (pieces === undefined) continue;

@@ -270,7 +270,3 @@ function groupByHistory(
     ranges: rangesOf(indices.sort((a, b) => a - b)),
   }));
 }
-
-/** The open tasks of a claim as ranges: all of them, or only the unstarted or the started ones. */
-export const openRanges = (claim: Claim, state?: typeof STARTED | typeof UNSTARTED): readonly Range[] =>
-  rangesOf(openTasks(claim, state));

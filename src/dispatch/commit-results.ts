@@ -38,7 +38,11 @@ export function onCommitted(
       if (result.progress !== undefined) onProgress(state, out, write.job, result.progress, now);
     } else if (result.op === "release" && result.job !== undefined && result.progress !== undefined) {
       onProgress(state, out, result.job, result.progress, now);
-    } else if (result.op === "cancel" && write.op === "cancel" && result.progress !== undefined) {
+    } else if (
+      (result.op === "cancel" || result.op === "edit") &&
+      (write.op === "cancel" || write.op === "edit") &&
+      result.progress !== undefined
+    ) {
       onProgress(state, out, write.job, result.progress, now);
     }
   });

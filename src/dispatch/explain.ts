@@ -3,7 +3,7 @@ import { shortDuration } from "../base/format.js";
 import type { JobId, TaskIndex } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import { contains } from "../model/ranges.js";
-import type { TaskKind } from "../model/recipe.js";
+import { ALL, type TaskKind } from "../model/recipe.js";
 import { tasksText } from "../model/task-numbers.js";
 import type { LimitState } from "./named-limits.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
@@ -31,11 +31,26 @@ export function explain(state: State, id: JobId, index: TaskIndex, now: number):
 export const whyDelayed = ({ notBefore = 0 }: Pick<Job, "notBefore">, leftMs: number): string =>
   `its job is delayed until ${new Date(notBefore).toISOString()}, in ${shortDuration(leftMs)}`;
 
+const whyPaused = (state: State, pool: string): string => {
+  const reason = state.pausedPools.get(pool);
+  return `its pool ${pool} is paused${reason === undefined ? "" : `: ${reason}`}`;
+};
+
+/** The tasks of other jobs that it waits for. */
+function whyPending({ job: { after }, each }: JobState, index: TaskIndex): string | undefined {
+  const others = after.filter(({ job }) => each.has(job) && !contains(each.get(job) ?? [], index));
+  const texts = others.map(({ job }) => `the task in place ${index + 1} of job ${job}`);
+  return texts.length === 0 ? undefined : `it waits for ${texts.join(" and ")}`;
+}
+
 function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number): string {
   const { maxRunning } = job.job.limits;
   if (job.held) return "its job is held";
+  if (job.paused) return whyPaused(state, job.job.requirement.pool);
   if (job.blockedBy.size > 0) return `its job waits for job ${[...job.blockedBy].join(", ")}`;
   if (job.delayed) return whyDelayed(job.job, (job.job.notBefore ?? now) - now);
+  const pending = whyPending(job, index);
+  if (pending !== undefined) return pending;
   for (const waiting of job.inBackoff) {
     if (index < waiting.first || index > waiting.last) continue;
     const { failures, notBefore } = waiting;
@@ -53,7 +68,7 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   }
   const [available] = signature.available;
   if (available !== undefined && !hasTimeFor(available, job, now))
-    return `${available.profile.name} has free slots, but ends before the time limit of this task`;
+    return `${available.profile.name} has free slots, but ends before the time ${job.job.limits.timeRequestMs === undefined ? "limit" : "request"} of this task`;
   if (available?.standing === "suspended" && available.assigned > 0)
     return `${available.profile.name} has free slots, but has failed too often and gets one task at a time`;
   if (available !== undefined && !mayUse(state, available, job))
@@ -106,6 +121,7 @@ const WHAT: Readonly<Record<TaskKind, string>> = {
   numbered: "a command",
   script: "a script",
   call: "a call of a service",
+  files: "a task with files: only laboro's own workers do",
 };
 
 /** Why the workers that could take it do not; where there are none, the first demand that no worker meets. */
@@ -126,7 +142,8 @@ function whyNobody(workers: readonly WorkerState[], signature: Signature): strin
   if (tagged.length === 0) return `no worker has the tags ${requirement.tags.join(", ")}`;
   for (const [name, need] of Object.entries(requirement.needs)) {
     const most = Math.max(...tagged.map((worker) => mostOf(worker, name, false)));
-    if (need > most)
+    if (need === ALL && most <= 0) return `it needs all ${name} of a worker, and no worker has any`;
+    if (need !== ALL && need > most)
       return [`it needs ${need} ${name}, the most that a worker has is ${most}`, ...remarks(tagged)].join("; ");
   }
   return "no single worker has all that it needs";

@@ -1,6 +1,7 @@
 export { onCancel, onRemoteCancel } from "./cancel.js";
 export { onCommitted } from "./commit-results.js";
 export { type AssignedRange, type AttemptRange, type Call, Decisions, type Send } from "./decisions.js";
+export { onEachEnded } from "./each.js";
 export { explain, whyDelayed } from "./explain.js";
 export { checkInvariants } from "./invariants.js";
 export { onRemoteIdle, releaseAllWaiting } from "./job-queue.js";
@@ -8,10 +9,12 @@ export {
   onGranted,
   onHold,
   onJobAdded,
+  onJobEdited,
   onJobRefused,
   onJobsDue,
   onMayLease,
   onOpened,
+  onPoolPaused,
   onProgress,
   onRemoteHold,
   signatureOfJob,
@@ -40,6 +43,7 @@ export {
   onOrphans,
   onProfile,
   onSlots,
+  onUndrain,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,

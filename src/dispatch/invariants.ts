@@ -3,6 +3,7 @@
  * no counter and no index.
  */
 import { sizeOf } from "../model/ranges.js";
+import { neededOf } from "../model/recipe.js";
 import { isReady, mayRun } from "./job-queue.js";
 import { fullLimit } from "./named-limits.js";
 import { mayUse } from "./reservation.js";
@@ -87,7 +88,7 @@ function checkReservation(state: State, signature: Signature): void {
   for (const { passed, job, placed } of claimsOf(worker)) {
     if (passed !== reservation) continue;
     for (const [name, need] of Object.entries(job.job.requirement.needs))
-      used[name] = (used[name] ?? 0) + need * placed;
+      used[name] = (used[name] ?? 0) + neededOf(need, worker.profile.total[name] ?? 0) * placed;
   }
   for (const { passed } of worker.requests) if (passed === reservation) used.slots = (used.slots ?? 0) + 1;
   for (const name of new Set([...Object.keys(used), ...Object.keys(reservation.used)])) {
@@ -122,6 +123,7 @@ function checkJob(state: State, job: JobState): void {
     for (let index = waiting.first; index <= waiting.last; index++) put(index);
   }
   for (const waiting of job.inBackoff) for (let index = waiting.first; index <= waiting.last; index++) put(index);
+  for (const pending of job.pending) for (let index = pending.first; index <= pending.last; index++) put(index);
   let assigned = 0;
   let started = 0;
   for (const claim of job.claims) {
@@ -171,7 +173,7 @@ function checkWorker(state: State, worker: WorkerState): void {
       assigned += claim.open;
       started += claim.tasks.filter((task: number) => task === STARTED).length;
       for (const [name, need] of Object.entries(claim.job.job.requirement.needs)) {
-        used[name] = (used[name] ?? 0) + need * claim.placed;
+        used[name] = (used[name] ?? 0) + neededOf(need, worker.profile.total[name] ?? 0) * claim.placed;
       }
     }
   }

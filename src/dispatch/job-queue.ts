@@ -1,7 +1,9 @@
 /** The queue of a job: tasks that wait, tasks in backoff, and whether the job is in its signature's order. */
-import { difference, intersection, type Range, sizeOf, union } from "../model/ranges.js";
+import { haltRuleOf } from "../model/job.js";
+import { countOf, difference, intersection, type Range, type Ranges, sizeOf, union } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
+import { releasedOf } from "./each.js";
 import { raiseToShareLevel } from "./fair-share.js";
 import { leaseForFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
 import { isLimitedByStore } from "./named-limits.js";
@@ -17,8 +19,8 @@ export const isReady = (job: JobState): boolean => job.ready > 0 && mayRun(job);
 
 export const mayRun = (job: JobState): boolean => isOpen(job) && spareRuns(job) > 0;
 
-/** Neither held nor blocked nor delayed. */
-export const isOpen = (job: JobState): boolean => !job.held && job.blockedBy.size === 0 && !job.delayed;
+/** Neither held nor paused nor blocked nor delayed. */
+export const isOpen = (job: JobState): boolean => !job.held && !job.paused && job.blockedBy.size === 0 && !job.delayed;
 
 /** Adds the job to its signature's order or removes it, after anything that `isReady` depends on has changed. */
 export function reindexJob(state: State, job: JobState): void {
@@ -39,25 +41,37 @@ export function reindexJob(state: State, job: JobState): void {
 
 /** Tasks granted or returned to this broker begin to wait. Tasks cancelled meanwhile leave at once. */
 export function addWaiting(state: State, out: Decisions, job: JobState, taskRange: TaskRange, now: number): void {
-  if (job.failedTooOften) cancelReturned(out, job, taskRange);
+  if (job.halted) cancelReturned(out, job, taskRange);
   const cancelled = intersection(taskRange, job.cancels);
-  if (cancelled.length === 0) {
+  if (cancelled.length === 0 && job.each.size === 0) {
     enqueue(state, job, { ...waitingOf(taskRange), rangeId: taskRange.id }, now);
     return;
   }
-  const pieces: TaskRange[] = [];
-  for (const left of difference(taskRange, job.cancels))
-    pieces.push({ ...taskRange, ...left, id: newTaskRangeId(state) });
-  let count = 0;
-  for (const range of cancelled) count += sizeOf(range);
+  const left = difference(taskRange, job.cancels);
+  const goes = job.each.size === 0 ? left : left.flatMap((range) => releasedOf(job, range));
+  const stays = left.flatMap((range) => difference(range, goes));
+  if (cancelled.length === 0 && goes.length === 0) {
+    job.pending.add(taskRange);
+    return;
+  }
+  if (cancelled.length === 0 && stays.length === 0 && goes.length === 1) {
+    enqueue(state, job, { ...waitingOf(taskRange), rangeId: taskRange.id }, now);
+    return;
+  }
+  const newPieces = (ranges: Ranges): TaskRange[] =>
+    ranges.map((range) => ({ ...taskRange, ...range, id: newTaskRangeId(state) }));
+  const pieces = newPieces(goes);
+  const pending = newPieces(stays);
+  const count = countOf(cancelled);
   out.writes.push({
     op: "replace",
     job: job.id,
     rangeId: taskRange.id,
-    replacements: pieces,
+    replacements: [...pieces, ...pending],
     earlierAttempts: [],
     cancelled: count,
   });
+  for (const piece of pending) job.pending.add(piece);
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
 }
 
@@ -65,11 +79,15 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
 function cancelReturned(out: Decisions, job: JobState, { first, last }: TaskRange): void {
   const ranges = [{ first, last }];
   job.cancels = union(job.cancels, ranges);
-  out.writes.push({ op: "cancel", job: job.id, ranges, reason: maxFailsReason(job.job.limits.maxFails ?? 0) });
+  out.writes.push({ op: "cancel", job: job.id, ranges, reason: haltReason(job) });
 }
 
-export const maxFailsReason = (maxFails: number): string =>
-  `more than ${maxFails} ${maxFails === 1 ? "task" : "tasks"} failed`;
+const HALTING = { fail: "failed", success: "succeeded", done: "ended" } as const;
+
+export function haltReason({ job: { limits } }: JobState): string {
+  const { on = "fail", count = 1 } = haltRuleOf(limits) ?? {};
+  return `${count} ${count === 1 ? "task" : "tasks"} ${HALTING[on]}, which halts the job`;
+}
 
 function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
   const { first, last, attempt, failures, crashes, notBefore, waitMs, avoid } = taskRange;
@@ -161,13 +179,15 @@ export function releaseIfNoWorker(state: State, out: Decisions, job: JobState): 
 
 /** Releases all waiting tasks of this job, for any broker to lease. */
 export function releaseWaiting(state: State, out: Decisions, job: JobState): void {
-  const waiting = [...job.waiting, ...job.inBackoff];
+  const pending = Array.from(job.pending, ({ id: rangeId }) => ({ rangeId }));
+  const waiting = [...job.waiting, ...job.inBackoff, ...pending];
   if (waiting.length === 0) return;
   for (const { rangeId } of waiting) out.writes.push({ op: "release", rangeId });
   if (isLimitedByStore(state, job.job.limits))
     for (const { notBefore: at } of job.inBackoff) state.timers.upsert({ at, kind: "lease", job: job.id });
   job.waiting.clear();
   job.inBackoff.clear();
+  job.pending.clear();
   job.ready = 0;
   job.mayLease = true;
   reindexJob(state, job);

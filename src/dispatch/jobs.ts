@@ -1,26 +1,29 @@
 /** Events of a job: added, more tasks granted, held, cancelled, ended. */
 import type { JobId, TaskRangeId } from "../model/ids.js";
 import type { Dependency, Job, JobEnd } from "../model/job.js";
+import { ALL_TASKS } from "../model/ranges.js";
 import { kindOf } from "../model/recipe.js";
 import type { LeaseLimit, Progress, RecoveredState, TaskRange } from "../model/store.js";
-import { checkMaxFails, onCancel, workersOf } from "./cancel.js";
+import { checkHalt, onCancel, workersOf } from "./cancel.js";
 import { dropClaim, openTasks } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, replaceWaiting } from "./job-queue.js";
-import { leaseEnded } from "./leasing.js";
+import { unwatchEach, watchEach } from "./each.js";
+import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, releaseWaiting, replaceWaiting } from "./job-queue.js";
+import { leaseEnded, updateNeedsLease } from "./leasing.js";
 import { mayLeaseJobAgain, onLeaseRefused } from "./named-limits.js";
 import { placeWork, useFreeSlots } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
-import { signatureFor, type TaskTraits } from "./signature.js";
+import { beginRunShares } from "./run-limits.js";
+import { signatureFor, type TaskTraits, updateActive } from "./signature.js";
 import type { JobState, Signature, State, WorkerState } from "./state.js";
 import { TaskQueue } from "./task-queue.js";
 import { restoreClaim } from "./workers.js";
 
 type Demands = Pick<Job, "recipe" | "limits" | "requirement">;
 
-const traitsOf = ({ recipe, limits: { timeLimitMs, named } }: Demands): TaskTraits => ({
+const traitsOf = ({ recipe, limits: { timeLimitMs, timeRequestMs = timeLimitMs, named } }: Demands): TaskTraits => ({
   kind: kindOf(recipe),
-  ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+  ...(timeRequestMs === undefined ? {} : { timeNeededMs: timeRequestMs }),
   ...(named === undefined ? {} : { named }),
 });
 
@@ -44,7 +47,8 @@ export function onOpened(
   state.now = now;
   for (const [job, end] of ends) state.recentEnds.set(job, end);
   for (const job of recovered.jobs) addJob(state, job);
-  for (const job of state.jobs.values()) for (const { job: other } of job.job.after) waitFor(state, job, other);
+  for (const job of state.jobs.values())
+    for (const { job: other, each } of job.job.after) if (each !== true) waitFor(state, job, other);
   for (const one of recovered.taskRanges) {
     const job = state.jobs.get(one.taskRange.job);
     if (job === undefined) continue;
@@ -70,7 +74,8 @@ export function onJobAdded(
 ): void {
   state.now = now;
   const entered = state.jobs.get(job.id) ?? addJob(state, job);
-  for (const { job: other } of job.after) if (!finished.has(other)) waitFor(state, entered, other);
+  for (const { job: other, each } of job.after)
+    if (each !== true && !finished.has(other)) waitFor(state, entered, other);
   if (taskRange !== undefined) {
     entered.mayLease = taskRange.last + 1 < job.count;
     addWaiting(state, out, entered, taskRange, now);
@@ -89,7 +94,7 @@ function applyDependencyEnds(state: State, out: Decisions, job: JobState): void 
   }
 }
 
-const isSatisfied = ({ any }: Dependency, end: JobEnd): boolean => any || end === "succeeded";
+const isSatisfied = ({ any, each }: Dependency, end: JobEnd): boolean => any || each === true || end === "succeeded";
 
 function addJob(state: State, job: Job): JobState {
   const entered: JobState = {
@@ -97,11 +102,14 @@ function addJob(state: State, job: Job): JobState {
     job,
     signature: signatureOfJob(state, job),
     held: job.held,
+    paused: state.pausedPools.has(job.requirement.pool),
     delayed: job.delayed === true || waitsInDispatch(job),
     cancels: job.cancels,
     waiting: new TaskQueue(),
     ready: 0,
     inBackoff: new Set(),
+    pending: new Set(),
+    each: new Map(),
     assigned: 0,
     mostRunning: 0,
     started: 0,
@@ -113,12 +121,20 @@ function addJob(state: State, job: Job): JobState {
     served: 0,
     blockedBy: new Set(),
     failed: job.counters.failed,
-    failedTooOften: false,
+    succeeded: job.counters.succeeded,
+    halted: false,
   };
   state.jobs.set(job.id, entered);
   state.recentEnds.delete(job.id);
-  state.priorities.set(job.priority, (state.priorities.get(job.priority) ?? 0) + 1);
+  countPriority(state, job.priority, 1);
+  watchEach(state, entered);
   return entered;
+}
+
+function countPriority(state: State, priority: number, more: number): void {
+  const jobs = (state.priorities.get(priority) ?? 0) + more;
+  if (jobs > 0) state.priorities.set(priority, jobs);
+  else state.priorities.delete(priority);
 }
 
 /** A delayed job that waits for other jobs as well is known here meanwhile. Once tasks were granted, its time has come. */
@@ -171,7 +187,10 @@ export function onGranted(
   releaseIfNoWorker(state, out, job);
 }
 
-/** Claims here of tasks that wait in the store: their worker has moved to another broker, which released them, and this one was not told yet. */
+/**
+ * Drops claims of tasks that wait in the store: their worker has moved to another broker, which released them. The message about it has not
+ * arrived here yet.
+ */
 function dropMovedClaims(state: State, out: Decisions, job: JobState, { first, last }: TaskRange): void {
   for (const claim of [...job.claims]) {
     if (!openTasks(claim).some((index) => index >= first && index <= last)) continue;
@@ -199,13 +218,65 @@ export function onRemoteHold(state: State, out: Decisions, id: JobId, held: bool
   const job = state.jobs.get(id);
   if (job === undefined) return;
   job.held = held;
-  reindexJob(state, job);
-  if (held) {
-    for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(id) ?? []);
-  } else {
-    leaseMore(state, out, job);
+  stopOrGoOn(state, out, job, held);
+  placeWork(state, out, now);
+}
+
+/** No task of the pool is started until it goes on: `paused` is absent then. */
+export function onPoolPaused(
+  state: State,
+  out: Decisions,
+  pool: string,
+  paused: { readonly reason?: string } | undefined,
+  now: number,
+): void {
+  if (paused === undefined) state.pausedPools.delete(pool);
+  else state.pausedPools.set(pool, paused.reason);
+  for (const job of state.jobs.values()) {
+    if (job.job.requirement.pool !== pool || job.paused === (paused !== undefined)) continue;
+    job.paused = paused !== undefined;
+    stopOrGoOn(state, out, job, job.paused);
   }
   placeWork(state, out, now);
+}
+
+function stopOrGoOn(state: State, out: Decisions, job: JobState, stopped: boolean): void {
+  reindexJob(state, job);
+  if (!stopped) leaseMore(state, out, job);
+  else for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
+}
+
+/** The store has changed the job: its priority, limits or number of tasks. */
+export function onJobEdited(state: State, out: Decisions, job: Job, now: number): void {
+  const known = state.jobs.get(job.id);
+  if (known === undefined) return;
+  state.now = now;
+  const before = known.job;
+  const { signature } = known;
+  // The order of what follows changes with the priority.
+  signature.jobs.remove(known);
+  updateNeedsLease(state, known, false);
+  known.job = job;
+  countPriority(state, before.priority, -1);
+  countPriority(state, job.priority, 1);
+  known.signature = signatureOfJob(state, job);
+  signature.leasingTasks -= known.leasingTasks;
+  known.signature.leasingTasks += known.leasingTasks;
+  updateActive(state, signature);
+  if (job.count > before.count) known.mayLease = true;
+  const { maxRunning, timeLimitMs } = job.limits;
+  const limited = maxRunning !== before.limits.maxRunning;
+  if (limited && before.limits.maxRunning === undefined) beginRunShares(known);
+  // What has not started starts under the new limits.
+  if (limited || timeLimitMs !== before.limits.timeLimitMs)
+    for (const worker of workersOf(known)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
+  if (limited) mayLeaseJobAgain(state, known);
+  reindexJob(state, known);
+  // Tasks that were leased without the limit may be too many.
+  if (limited && state.shared) releaseWaiting(state, out, known);
+  leaseMore(state, out, known);
+  placeWork(state, out, now);
+  releaseIfNoWorker(state, out, known);
 }
 
 /** The store has recorded ends of tasks, and perhaps of the job. */
@@ -213,10 +284,12 @@ export function onProgress(state: State, out: Decisions, id: JobId, progress: Pr
   const job = state.jobs.get(id);
   if (job === undefined) return;
   // Fewer than before: some run again at another broker.
-  const again = progress.counters.failed < job.failed;
-  job.failed = progress.counters.failed;
+  const { failed, succeeded } = progress.counters;
+  const again = failed < job.failed || succeeded < job.succeeded;
+  job.failed = failed;
+  job.succeeded = succeeded;
   if (progress.ended !== undefined) endJob(state, out, job, progress.ended, now);
-  else if (!again) checkMaxFails(state, out, job);
+  else if (!again) checkHalt(state, out, job);
 }
 
 /** A job was added while it was being stored, and the store refused it: it is removed again. */
@@ -230,6 +303,7 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
   for (const claim of [...job.claims]) dropClaim(state, claim);
   replaceWaiting(job, []);
   job.inBackoff.clear();
+  unwatchEach(state, job);
   job.mayLease = false;
   mayLeaseJobAgain(state, job);
   leaseEnded(job);
@@ -238,13 +312,7 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
   rememberEnd(state, job.id, end);
   for (const other of job.blockedBy) state.waitingFor.get(other)?.delete(job);
   for (const worker of freed) useFreeSlots(state, out, worker);
-  const { priority } = job.job;
-  const left = (state.priorities.get(priority) ?? 1) - 1;
-  if (left > 0) {
-    state.priorities.set(priority, left);
-  } else {
-    state.priorities.delete(priority);
-  }
+  countPriority(state, job.job.priority, -1);
   const waiting = state.waitingFor.get(job.id) ?? [];
   state.waitingFor.delete(job.id);
   for (const one of waiting) dependencyEnded(state, out, one, job.id, end);
@@ -268,7 +336,7 @@ function dependencyEnded(state: State, out: Decisions, job: JobState, other: Job
 }
 
 function cancelDependant(state: State, out: Decisions, job: JobState, other: JobId, end: JobEnd): void {
-  const all = [{ first: 0, last: job.job.count - 1 }];
+  const all = [ALL_TASKS];
   const why = `job ${other}, which it waits for, ${end === "failed" ? "failed" : "was cancelled"}`;
   onCancel(state, out, job.id, all, why);
 }
@@ -287,6 +355,7 @@ export function onTaskRangesLost(state: State, out: Decisions, lost: ReadonlySet
       [...job.waiting].filter((waiting) => !lost.has(waiting.rangeId)),
     );
     for (const waiting of job.inBackoff) if (lost.has(waiting.rangeId)) job.inBackoff.delete(waiting);
+    for (const pending of job.pending) if (lost.has(pending.id)) job.pending.delete(pending);
     reindexJob(state, job);
   }
   for (const worker of freed) useFreeSlots(state, out, worker);

@@ -66,13 +66,14 @@ export function leaseWhenLow(state: State, out: Decisions, job: JobState): void 
 /** How many tasks of a new job are leased with its submission. */
 export function firstLease(state: State, signature: Signature, job: NewJobFields): number {
   const { after, limits, priority, held, notBefore } = job;
-  if (held || after.length > 0 || notBefore !== undefined || signature.capable.size === 0) return 0;
+  const paused = state.pausedPools.has(signature.requirement.pool);
+  if (held || paused || after.length > 0 || notBefore !== undefined || signature.capable.size === 0) return 0;
   return isLimitedByStore(state, limits) ? 0 : leaseSizeByFreeSlots(state, signature, priority, false);
 }
 
 type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held" | "notBefore">;
 
-/** Jobs whose tasks wait here without a free slot, and would for a while: workers of other brokers may have free slots. */
+/** Jobs whose tasks have waited here for a while without a free slot. Workers of other brokers may have one. */
 export function stuckJobs(state: State): JobState[] {
   return [...state.jobs.values()].filter((job) => {
     const { signature, ready } = job;
@@ -84,6 +85,8 @@ function leaseSize(state: State, job: JobState): number {
   const { signature } = job;
   if (signature.capable.size === 0) return 0;
   const limited = isLimitedByStore(state, job.job.limits);
+  // Most of its tasks wait for others: they would be leased a few at a time, one lease after the other.
+  if (job.each.size > 0) return Math.min(state.settings.maxLeaseTasks, spareRuns(job));
   const size = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority, limited);
   const count = size - signature.leasingTasks;
   return Math.min(count, spareRuns(job));

@@ -167,7 +167,7 @@ export function onLimitRule(
   forgetStarts(limit, now);
   limit.rule = rule;
   if (state.shared) {
-    // What was leased under the former rule is leased again under this one.
+    // Waiting tasks were leased under the former rule. They go back, and the store leases them by the new one.
     for (const job of state.jobs.values())
       if (job.ready > 0 && job.signature.limits?.includes(limit) === true) releaseWaiting(state, out, job);
     mayLeaseAgain(limit);

@@ -52,7 +52,7 @@ export function placeWork(state: State, out: Decisions, now: number): void {
   if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
 }
 
-/** The signatures with waiting jobs for which a worker can be found, reserved or cleared of prefetched tasks. */
+/** The signatures with waiting jobs for which something can be done: use a free worker, reserve one, or retract prefetched tasks. */
 function signaturesToPlace(state: State): Set<Signature> {
   const mayRetract = state.workersWithPrefetched.size > 0;
   const found = new Set<Signature>();
@@ -197,7 +197,8 @@ function* prefetchCandidates(state: State, worker: WorkerState): Iterable<JobSta
     const job = nextJobOf(signature);
     if (job !== undefined) yield job;
   }
-  for (const job of worker.runShares.keys()) if (job.ready > 0 && isOpen(job) && spareRuns(job) <= 0) yield job;
+  // Below 0, more run than a lowered limit allows: their slots stay free.
+  for (const job of worker.runShares.keys()) if (job.ready > 0 && isOpen(job) && spareRuns(job) === 0) yield job;
 }
 
 /** Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. `slots`: how many of them may run now. */

@@ -3,6 +3,7 @@
  * of the worker's measured rate, or two round trips where these are longer; none of a job whose tasks are wide, long or of unknown length. They can be retracted: for an idle
  * worker, for a higher priority, for a hold, a cancel or a drain.
  */
+import { haltRuleOf, leftToHalt } from "../model/job.js";
 import { rangesOf } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
@@ -39,9 +40,10 @@ export function prefetchAllowance(state: State, worker: WorkerState, job: JobSta
   const byLength = (prefetchMs * atOnce) / Math.max(meanMs, 0.001);
   // The rate of a worker that had few tasks is measured too low. Short tasks need not wait for a better measurement.
   const byRate = Math.max(prefetchMs * worker.rate, MIN_PREFETCH_LIMIT);
-  // Prefetched tasks may run although the rest of the job is cancelled: none is prefetched beyond the failures that are still allowed.
-  const mayFail = Math.max(0, (job.job.limits.maxFails ?? Number.POSITIVE_INFINITY) - job.failed);
-  const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxPrefetch, mayFail);
+  // Prefetched tasks may run although the rest of the job is cancelled: none is prefetched beyond those whose ends do not halt it.
+  const rule = haltRuleOf(job.job.limits);
+  const mayEnd = rule === undefined ? Number.POSITIVE_INFINITY : Math.max(0, leftToHalt(rule, job) - 1);
+  const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxPrefetch, mayEnd);
   // Refilled when half of it is gone: one by one, each task would be a claim of its own.
   return worker.prefetched > aim / 2 ? 0 : aim - worker.prefetched;
 }
@@ -122,7 +124,10 @@ export function retractForIdle(state: State, out: Decisions, idle: WorkerState):
   retract(out, donor, requested);
 }
 
-/** Prefetched tasks wait beside free slots because the worker was told a lower `atOnce`, and no waiting task is left to raise it with. */
+/**
+ * Retracts prefetched tasks that wait beside free slots of the same worker: its `atOnce` is too low, and only an assignment can raise it.
+ * Where no task of the job waits for assignment, the retracted ones are assigned again.
+ */
 export function retractForSelf(state: State, out: Decisions, worker: WorkerState): void {
   for (const job of worker.runShares.keys()) {
     if (job.ready > 0 || spareRuns(job) <= 0 || fitCount(worker, job.signature) === 0) continue;
@@ -131,7 +136,11 @@ export function retractForSelf(state: State, out: Decisions, worker: WorkerState
 }
 
 const fits = (worker: WorkerState, { job }: Claim): boolean =>
-  worker.capableOf.has(job.signature) && !job.held && spareRuns(job) > 0 && fitCount(worker, job.signature) > 0;
+  worker.capableOf.has(job.signature) &&
+  !job.held &&
+  !job.paused &&
+  spareRuns(job) > 0 &&
+  fitCount(worker, job.signature) > 0;
 
 /** Whether the idle worker could run one of the first prefetched tasks. False while some of them are being retracted already. */
 function hasPrefetchedFor(worker: WorkerState, idle: WorkerState): boolean {

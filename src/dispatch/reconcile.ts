@@ -10,7 +10,7 @@ export interface ReportedTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
   readonly state: "prefetched" | "running" | "finished";
-  /** As in the job's spec, where the worker knows it: the number alone may be that of a job of another store. */
+  /** The broker process that accepted the job, if the worker knows it. A job of another store may have the same number. */
   readonly acceptedBy?: string | undefined;
 }
 

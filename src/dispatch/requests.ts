@@ -72,8 +72,8 @@ export function onRequestCancelled(state: State, out: Decisions, requestId: Requ
 }
 
 /**
- * Ends the requests whose deadline has passed. All requests are looked through, because nearly all of them are answered in time: one
- * that is costs nothing for its deadline. Where many wait, the next look is some milliseconds away, and a late request later by these.
+ * Ends the requests whose deadline has passed. It scans all of them: nearly all are answered in time, so an index by deadline would cost
+ * more. Where many wait, the scans are some milliseconds apart, and a request may end that much after its deadline.
  */
 export function expireRequests(state: State, out: Decisions, now: number): void {
   let next = Number.POSITIVE_INFINITY;

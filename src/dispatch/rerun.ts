@@ -35,7 +35,8 @@ export function onRerun(
   const again = normalize(taskRanges);
   open.cancels = open.cancels.flatMap((range) => [...difference(range, again)]);
   open.failed = job.counters.failed;
-  open.failedTooOften = false;
+  open.succeeded = job.counters.succeeded;
+  open.halted = false;
   for (const taskRange of taskRanges) addWaiting(state, out, open, taskRange, now);
   reindexJob(state, open);
   // Other brokers have workers too: this broker leases only what its own can use.

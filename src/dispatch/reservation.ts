@@ -11,6 +11,7 @@
  * Otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
  * signature waits any more (placed elsewhere, held, cancelled, ended), or when the worker leaves.
  */
+import { neededOf } from "../model/recipe.js";
 import { type JobState, nextJobOf, type Signature, type State, signaturesFor, type WorkerState } from "./state.js";
 
 export function reserveWorker(state: State, job: JobState): void {
@@ -61,19 +62,20 @@ function mayPass({ reservedFor, profile }: WorkerState, { job, signature }: JobS
   // It offers fewer slots than the wide task needs, and may never offer more again.
   if (wide.requirement.needs.slots > profile.total.slots - profile.reserveRequests) return true;
   for (const name in wide.requirement.needs) {
-    const kept = wide.requirement.needs[name] ?? 0;
-    const need = job.requirement.needs[name] ?? 0;
+    const most = profile.total[name] ?? 0;
+    const kept = neededOf(wide.requirement.needs[name] ?? 0, most);
+    const need = neededOf(job.requirement.needs[name] ?? 0, most);
     if (kept === 0 || need === 0) continue;
-    const total = (profile.total[name] ?? 0) - (name === "slots" ? profile.reserveRequests : 0);
+    const total = most - (name === "slots" ? profile.reserveRequests : 0);
     // The small addition allows for sums of fractions.
     if ((used[name] ?? 0) + need + kept > total + 1e-9) return false;
   }
   return true;
 }
 
-/** A worker that will end takes no task whose time limit reaches beyond that. */
+/** A worker that will end takes no task whose time request, or else time limit, reaches beyond that. */
 export function hasTimeFor({ profile }: WorkerState, { signature }: JobState, now: number): boolean {
-  return profile.leavesAt === undefined || now + (signature.timeLimitMs ?? 0) <= profile.leavesAt;
+  return profile.leavesAt === undefined || now + (signature.timeNeededMs ?? 0) <= profile.leavesAt;
 }
 
 /** Ends the reservation; the next `placeWork` considers the worker again. */

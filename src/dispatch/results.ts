@@ -2,7 +2,7 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
-import { checkMaxFails } from "./cancel.js";
+import { checkHalt } from "./cancel.js";
 import { type ReturnedTask, removeFromClaim, returnToQueue, setTaskState } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
 import { refund } from "./fair-share.js";
@@ -123,7 +123,7 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.value !== undefined) result.value = one.value;
   const { retryAfterMs } = one;
   const { retries, retry = {} } = job.job.limits;
-  const mayRetry = !job.failedTooOften && retryAfterMs !== "never" && claim.failures < retries;
+  const mayRetry = !job.halted && retryAfterMs !== "never" && claim.failures < retries;
   if (!good && !cancelled && mayRetry && isRetried(retry, one)) {
     const failures = claim.failures + 1;
     const waitMs = retryAfterMs ?? retryWaitMs(state.settings, retry, failures, one);
@@ -166,12 +166,12 @@ function recordResults(
     reindexJob(state, claim.job);
   }
   // Before anything of these jobs is handed out again.
-  for (const { job } of resultsByClaim.keys()) checkMaxFails(state, out, job);
+  for (const { job } of resultsByClaim.keys()) checkHalt(state, out, job);
 }
 
 /** False where the results that are being recorded end the job. */
-const hasOpenTasks = ({ assigned, waiting, inBackoff, mayLease }: JobState): boolean =>
-  assigned > 0 || waiting.front !== undefined || inBackoff.size > 0 || mayLease;
+const hasOpenTasks = ({ assigned, waiting, inBackoff, pending, mayLease }: JobState): boolean =>
+  assigned > 0 || waiting.front !== undefined || inBackoff.size > 0 || pending.size > 0 || mayLease;
 
 function settle(state: State, out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
   if (results.length === 0) return;
@@ -180,7 +180,10 @@ function settle(state: State, out: Decisions, claim: Claim, results: readonly Ta
   if (!isLimitedByStore(state, job.job.limits)) out.writes.push({ op: "settle", job: job.id, rangeId, results, empty });
   else out.writes.push({ op: "settle", job: job.id, rangeId, results, empty, limited: true });
   // The store's count replaces it after the commit.
-  for (const { state } of results) if (state === "failed") claim.job.failed++;
+  for (const { state } of results) {
+    if (state === "failed") job.failed++;
+    else if (state === "succeeded") job.succeeded++;
+  }
 }
 
 /** Tasks come back unstarted: retracted, refused, or left at an orderly stop. This counts as no failure. */
@@ -261,7 +264,7 @@ export function loseClaim(
   if (returned.length + cancelled.length > 0) returnToQueue(state, out, claim, { returned, cancelled }, now);
   reindexJob(state, job);
   reindexWorker(worker);
-  checkMaxFails(state, out, job);
+  checkHalt(state, out, job);
 }
 
 function lostResult(claim: Claim, index: number, crashes: number, now: number): TaskResult {

@@ -12,13 +12,13 @@ import type { JobState, WorkerState } from "./state.js";
 /** The tasks of a job with `maxRunning` at one worker. */
 export interface RunShare {
   assigned: number;
-  /** How many it may run at once, as the last assignment told it. The limit of the job where that was before this broker started. */
+  /** How many it may run at once, by the last assignment. After a start of the broker that is not known: then the job's limit. */
   atOnce: number;
 }
 
 const most = ({ assigned, atOnce }: RunShare): number => Math.min(assigned, atOnce);
 
-/** How many more tasks of the job may run. Below 0 after a start, while it is not known what the workers were told. */
+/** How many more tasks of the job may run. May be negative after a start of the broker, when each `atOnce` is assumed to be the limit. */
 export function spareRuns(job: JobState): number {
   const { maxRunning } = job.job.limits;
   return maxRunning === undefined ? Number.POSITIVE_INFINITY : maxRunning - job.mostRunning;
@@ -38,7 +38,15 @@ export function countRuns(worker: WorkerState, job: JobState, count: number): vo
   setRunShare(worker, job, { assigned: assigned + count, atOnce });
 }
 
-/** The worker is told a new `atOnce` with the tasks that it gets now. */
+/** The job has a limit from now on: workers run what they have. */
+export function beginRunShares(job: JobState): void {
+  for (const claim of job.claims) {
+    const assigned = claim.open + (claim.worker.runShares.get(job)?.assigned ?? 0);
+    setRunShare(claim.worker, job, { assigned, atOnce: Number.POSITIVE_INFINITY });
+  }
+}
+
+/** The next assignment to the worker carries this `atOnce`. */
 export function setAtOnce(worker: WorkerState, job: JobState, atOnce: number): void {
   setRunShare(worker, job, { assigned: worker.runShares.get(job)?.assigned ?? 0, atOnce });
 }

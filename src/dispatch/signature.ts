@@ -3,7 +3,7 @@
  * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
  * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
  */
-import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
+import { ALL, neededOf, type Requirement, type Resources, type TaskKind } from "../model/recipe.js";
 import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
 import { fullLimit, limitFor } from "./named-limits.js";
@@ -13,10 +13,10 @@ import type { JobState, Reservation, Signature, State, WorkerState } from "./sta
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
 
-/** The kind of a job's tasks, and their time limit, which decides which workers have enough time left. A request has neither. */
+/** What a signature of tasks has and one of requests has not. `timeNeededMs`: how long a worker must stay to take one. */
 export interface TaskTraits {
   readonly kind: TaskKind;
-  readonly timeLimitMs?: number;
+  readonly timeNeededMs?: number;
   /** The names of limits. */
   readonly named?: readonly string[];
 }
@@ -62,7 +62,7 @@ function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string 
     .filter(([, amount]) => amount > 0)
     .sort(([a], [b]) => (a < b ? -1 : 1));
   const tags = [...new Set(requirement.tags)].sort();
-  const { kind, timeLimitMs, named } = tasks;
+  const { kind, timeNeededMs, named } = tasks;
   const limits = named === undefined ? [] : [named];
   return JSON.stringify([
     requirement.pool,
@@ -70,7 +70,7 @@ function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string 
     requirement.service ?? null,
     needs,
     kind,
-    timeLimitMs ?? null,
+    timeNeededMs ?? null,
     ...limits,
   ]);
 }
@@ -108,9 +108,12 @@ export function meets(worker: WorkerState, signature: Signature): boolean {
   if (service !== undefined && !profile.services.includes(service)) return false;
   if (signature.kind !== undefined && !canRun(profile, signature.kind)) return false;
   for (const tag of tags) if (!profile.tags.includes(tag)) return false;
-  for (const name in needs) if ((needs[name] ?? 0) > mostOf(worker, name, signature.forRequests)) return false;
+  for (const name in needs) if (!hasEnough(needs[name] ?? 0, mostOf(worker, name, signature.forRequests))) return false;
   return true;
 }
+
+/** All of nothing is not enough. */
+const hasEnough = (need: number, most: number): boolean => (need === ALL ? most > 0 : need <= most);
 
 /** The most of a resource that the worker ever has for one task or request. */
 export function mostOf({ profile, mostSlots }: WorkerState, name: string, forRequests: boolean): number {
@@ -133,8 +136,10 @@ function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, si
   const reserved = signature.forRequests ? 0 : worker.profile.reserveRequests;
   let count = Number.POSITIVE_INFINITY;
   for (const name in needs) {
-    const need = needs[name] ?? 0;
-    if (need === 0) continue;
+    const wanted = needs[name] ?? 0;
+    if (wanted === 0) continue;
+    const need = neededOf(wanted, worker.profile.total[name] ?? 0);
+    if (need === 0) return 0;
     const freeAmount = (free[name] ?? 0) - (name === "slots" ? reserved : 0);
     // The small addition undoes 0.3 / 0.1 = 2.9999999999999996.
     count = Math.min(count, Math.floor(freeAmount / need + 1e-9));
@@ -144,13 +149,13 @@ function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, si
 
 /** Work takes these resources of the worker, or with negative `times` gives them back. `passed`: the reservation that it passed. */
 export function occupy(worker: WorkerState, needs: Resources, times: number, passed: Reservation | undefined): void {
-  add(worker.free, needs, -times);
-  if (passed !== undefined) add(passed.used, needs, times);
+  add(worker.free, worker, needs, -times);
+  if (passed !== undefined) add(passed.used, worker, needs, times);
 }
 
-function add(amounts: Record<string, number>, needs: Resources, times: number): void {
+function add(amounts: Record<string, number>, { profile }: WorkerState, needs: Resources, times: number): void {
   for (const name in needs) {
-    const sum = (amounts[name] ?? 0) + (needs[name] ?? 0) * times;
+    const sum = (amounts[name] ?? 0) + neededOf(needs[name] ?? 0, profile.total[name] ?? 0) * times;
     // Parts of a unit are rounded, or what is given back in parts would never add up to the whole again.
     amounts[name] = Number.isInteger(sum) ? sum : Math.round(sum * 1e6) / 1e6;
   }

@@ -6,7 +6,7 @@ import type { Attempt, JobId, RequestId, SessionId, TaskIndex, TaskRangeId, Work
 import type { Job, JobEnd } from "../model/job.js";
 import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
-import type { Epoch } from "../model/store.js";
+import type { Epoch, TaskRange } from "../model/store.js";
 import type { AttemptRange } from "./decisions.js";
 import { IndexedHeap } from "./heap.js";
 import type { LimitState } from "./named-limits.js";
@@ -29,9 +29,12 @@ export interface WaitingRange {
 
 export interface JobState {
   readonly id: JobId;
-  readonly job: Job;
-  readonly signature: Signature;
+  /** Replaced where the job is edited. */
+  job: Job;
+  signature: Signature;
   held: boolean;
+  /** Its pool is paused. */
+  paused: boolean;
   /** Its `notBefore` has not come yet: `onJobsDue` says when it has. */
   delayed: boolean;
   cancels: Ranges;
@@ -40,6 +43,10 @@ export interface JobState {
   ready: number;
   /** Waiting for the end of their backoff. */
   readonly inBackoff: Set<WaitingRange>;
+  /** Granted tasks that wait for tasks of other jobs (each.ts). */
+  readonly pending: Set<TaskRange>;
+  /** By the other job: which of its tasks have succeeded. */
+  readonly each: Map<JobId, Ranges>;
   /** Tasks at workers, running or prefetched. */
   assigned: number;
   /** Those that may run at once, of a job with `maxRunning` (run-limits.ts). */
@@ -58,8 +65,9 @@ export interface JobState {
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
-  /** More tasks than `maxFails` have failed: what waits is cancelled, what runs comes to its end. */
-  failedTooOften: boolean;
+  succeeded: number;
+  /** As many tasks have ended as its halt rule says: what waits is cancelled, and what returns. */
+  halted: boolean;
   /** Mean length of its tasks, where any has ended. */
   meanMs?: number;
 }
@@ -150,6 +158,8 @@ export interface WorkerState {
   connected: boolean;
   /** Gets nothing new: an operator asked for it, or the worker itself before it leaves. */
   draining: boolean;
+  /** It drains because it ends: that cannot be undone. */
+  leaving: boolean;
   standing: Standing;
   /** The most slots that it has offered since its profile came: what it can run does not depend on the slots of the moment. */
   mostSlots: number;
@@ -190,7 +200,7 @@ export interface Signature {
   /** What its tasks are; a request is none. */
   readonly kind?: TaskKind;
   /** A worker that ends sooner than this from now takes none of it. */
-  readonly timeLimitMs?: number;
+  readonly timeNeededMs?: number;
   /** Limits that its tasks count against (named-limits.ts). */
   readonly limits?: readonly LimitState[];
   /** The one of them that has no room: nothing of the signature is assigned. */
@@ -213,13 +223,13 @@ export interface Signature {
   readonly needsLease: IndexedHeap<JobState>;
   /** At most so many tasks come with the leases that are under way. */
   leasingTasks: number;
-  /** Mean length of its tasks, where any has ended: a guess for a job of which none has. */
+  /** Mean duration of its tasks, once one has ended: the estimate for jobs without an ended task. */
   meanMs?: number;
-  /** Tasks that the capable ones could have at once; absent until it is asked for. */
+  /** How many tasks all capable workers together can run at once; computed when first needed. */
   capacity?: number | undefined;
   /** The worker that is reserved for the next task. */
   reservation?: Reservation;
-  /** Where a job that begins to wait begins in the order, by priority. */
+  /** By priority: the position in the order at which a job starts when it begins to wait. */
   readonly shareLevels: Map<number, number>;
 }
 
@@ -272,10 +282,14 @@ export interface State {
   requestsDueAt: number;
   readonly timers: IndexedHeap<Timer>;
   readonly limits: Map<string, LimitState>;
+  /** Pools of which no task is started, with the reason if one was given. */
+  readonly pausedPools: Map<string, string | undefined>;
   /** Jobs with `leaseRefused`. */
   readonly refusedJobs: Set<JobId>;
   /** Jobs that wait for a job, by the one they wait for. */
   readonly waitingFor: Map<JobId, Set<JobState>>;
+  /** Jobs whose tasks wait for the tasks of a job, by that job. */
+  readonly eachWaiting: Map<JobId, Set<JobState>>;
   /** How recent jobs ended: a job that is being stored now may depend on one of them. */
   readonly recentEnds: Map<JobId, JobEnd>;
   /** What was stored of workers, for those that have not come back since the broker started. */
@@ -313,8 +327,10 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     requestsDueAt: Number.POSITIVE_INFINITY,
     timers: new IndexedHeap((a, b) => a.at < b.at),
     limits: new Map(),
+    pausedPools: new Map(),
     refusedJobs: new Set(),
     waitingFor: new Map(),
+    eachWaiting: new Map(),
     recentEnds: new Map(),
     workerRecords: new Map(),
     standings: new Map(),

@@ -43,7 +43,10 @@ export function onWorkerJoined(
   state.workerRecords.delete(profile.id);
   worker.standing = standingOf(state, profile.name).standing;
   // A drain outlives a broken connection, but not the worker process.
-  if (!sameSession) worker.draining = false;
+  if (!sameSession) {
+    worker.draining = false;
+    worker.leaving = false;
+  }
   const reconciled = reconcile(state, out, worker, reported, sameSession, now);
   worker.connected = true;
   for (const claim of claimsOf(worker)) claim.retracting = false;
@@ -129,9 +132,10 @@ function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed
   rebalanceLeases(state, out);
 }
 
-/** The worker gets nothing new; its prefetched tasks are retracted. */
-export function onDrain(state: State, out: Decisions, id: WorkerId): void {
+/** The worker gets nothing new; its prefetched tasks are retracted. `leaving`: because it ends. */
+export function onDrain(state: State, out: Decisions, id: WorkerId, leaving = false): void {
   const worker = state.workers.get(id);
+  if (worker !== undefined && leaving) worker.leaving = true;
   if (worker === undefined || worker.draining) return;
   worker.draining = true;
   leaveSignatures(state, worker);
@@ -139,6 +143,19 @@ export function onDrain(state: State, out: Decisions, id: WorkerId): void {
   // A wide task may have waited for this worker and needs another one.
   placeWork(state, out, state.now);
   rebalanceLeases(state, out);
+}
+
+/** A drained worker gets tasks again. False if it was not drained, or is ending. */
+export function onUndrain(state: State, out: Decisions, id: WorkerId, now: number): boolean {
+  const worker = state.workers.get(id);
+  if (worker === undefined || !worker.draining || worker.leaving) return false;
+  worker.draining = false;
+  if (!worker.connected) return true;
+  updateSignatures(state, worker);
+  fillWorker(state, out, worker, now);
+  placeWork(state, out, now);
+  rebalanceLeases(state, out);
+  return true;
 }
 
 /** What the worker offers has changed. */
@@ -224,6 +241,7 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     profile,
     connected: false,
     draining: false,
+    leaving: false,
     standing: "good",
     mostSlots: profile.total.slots,
     record: recordOf(profile),

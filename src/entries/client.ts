@@ -3,6 +3,8 @@ export { type ErrorCode, LaboroError } from "../base/errors.js";
 export {
   type AddOptions,
   type After,
+  type AllocatorInfo,
+  Allocators,
   type BrokerEvent,
   type CallOptions,
   Client,
@@ -24,7 +26,7 @@ export { addInTransaction, type Query, type TransactionOptions } from "../client
 export { NoRetry, RetryAfter, TaskFailed } from "../model/handler-errors.js";
 export type { JobEnd } from "../model/job.js";
 export type { Submission } from "../model/job-input.js";
-export type { EndedTask, JobProgress } from "../model/progress.js";
+export type { EndedTask, JobProgress } from "../model/outcome.js";
 export type { Recipe } from "../model/recipe.js";
 export type { ScheduleEdit, ScheduleInput } from "../model/schedule.js";
 // The names of `laboro/task`, without a module more to load.

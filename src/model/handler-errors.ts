@@ -24,7 +24,7 @@ export class RetryAfter extends Error {
 
   constructor(ms: number, message = `to be tried again after ${ms} ms`, options?: ErrorOptions) {
     super(message, options);
-    if (!(ms >= 0 && ms < Number.POSITIVE_INFINITY)) throw new RangeError(`expected milliseconds, got ${ms}`);
+    if (!Number.isFinite(ms) || ms < 0) throw new RangeError(`expected milliseconds, got ${ms}`);
     this.retryAfterMs = ms;
   }
 }
@@ -74,9 +74,14 @@ function membersOf(thrown: unknown, depth: number): ErrorDetails {
     ...(typeof stack === "string" ? { stack: clipped(stack) } : {}),
     ...(typeof code === "string" ? { code: clipped(code) } : typeof code === "number" ? { code } : {}),
     ...(cause === undefined || depth === MAX_CAUSES ? {} : { cause: describeError(cause, depth + 1) }),
-    ...(isRetryAfter(retryAfterMs) ? { retryAfterMs } : {}),
+    ...(isRetryAfter(retryAfterMs)
+      ? { retryAfterMs: retryAfterMs === "never" ? retryAfterMs : Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) }
+      : {}),
   };
 }
+
+/** A hundred years, as for other waits: a store holds it. */
+const MAX_RETRY_AFTER_MS = 100 * 365 * 86_400_000;
 
 const isRetryAfter = (value: unknown): value is RetryAfterMs =>
   value === "never" || (typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY);

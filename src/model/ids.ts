@@ -10,7 +10,6 @@ export type Attempt = number;
 export type WorkerId = Branded<string, "worker">;
 /** One run of a worker process. */
 export type SessionId = Branded<string, "session">;
-export type BrokerId = Branded<string, "broker">;
 /** A range of tasks that wait at one broker, or are claimed by one worker. */
 export type TaskRangeId = Branded<number, "task range">;
 /** A request that waits for its reply. */
@@ -19,7 +18,6 @@ export type RequestId = Branded<number, "request">;
 export const JobId = (id: number): JobId => id as JobId;
 export const WorkerId = (id: string): WorkerId => id as WorkerId;
 export const SessionId = (id: string): SessionId => id as SessionId;
-export const BrokerId = (id: string): BrokerId => id as BrokerId;
 export const TaskRangeId = (id: number): TaskRangeId => id as TaskRangeId;
 export const RequestId = (id: number): RequestId => id as RequestId;
 

@@ -1,11 +1,20 @@
 /** Reads a submission of a client into a job. Everything but the recipe has a default. */
 import { JobId } from "./ids.js";
-import { argument, integer, positive, text as readText, unexpectedValue } from "./input.js";
-import { DEFAULT_LIMITS, type Dependency, type Entries, IF_EXISTS, type JobSpec, type Limits } from "./job.js";
+import { argument, integer, number, positive, text as readText, unexpectedValue } from "./input.js";
+import { DEFAULT_LIMITS, type Dependency, type Entries, IF_EXISTS, type JobSpec, type Limits, MAX_MS } from "./job.js";
 import { limitName, MAX_LIMITS_OF_JOB } from "./limit.js";
 import { checkPlaceholders } from "./placeholders.js";
-import { type Bytes, DEFAULT_POOL, type Recipe, type Resources } from "./recipe.js";
-import { MAX_ENTRIES, numbers, outputCap, recipe, relay, timeLimitMs } from "./recipe-input.js";
+import { ALL, type Bytes, DEFAULT_POOL, type Recipe, type Resources } from "./recipe.js";
+import {
+  array,
+  MAX_ENTRIES,
+  numbers,
+  outputCap,
+  recipe,
+  relay,
+  timeLimitMs,
+  timeLimitPercent,
+} from "./recipe-input.js";
 import * as s from "./schema.js";
 import { strideTotal } from "./task-numbers.js";
 
@@ -15,10 +24,14 @@ export const MAX_TASKS = 1_000_000_000;
 const after = s.object({
   job: s.integer(1, Number.MAX_SAFE_INTEGER),
   any: s.optional(s.described(s.flag(), "wait for its end, however it ends")),
+  each: s.optional(
+    s.described(
+      s.flag(),
+      "each task waits for the success of the task in the same place of that job, which has as many",
+    ),
+  ),
 });
 
-/** The longest delay, wait or time to keep something. */
-const MAX_MS = 100 * 365 * 86_400_000;
 const duration = (description: string) =>
   s.optional(s.described(s.integer(0, MAX_MS), `${description}, in milliseconds`));
 
@@ -68,20 +81,42 @@ export const retry = s.object({
   never: s.optional(s.described(s.list(taskEnd, 100), "these ends are not retried")),
 });
 
+export const haltRule = s.described(
+  s.object({
+    on: s.choice("fail", "success", "done"),
+    count: s.integer(1, MAX_TASKS),
+    now: s.optional(s.described(s.flag(), "running tasks are cancelled, too")),
+  }),
+  "the rest is cancelled once so many tasks have failed, succeeded, or ended in either way; maxFails 2 is 3 failures",
+);
+
 const optionalInteger = (min: number, max: number) => s.optional(s.integer(min, max));
 
 /** Characters that every store compares in the same way. */
-const plainKey = s.mapped(s.text(200), (given, what) => {
+export const plainKey = s.mapped(s.text(200), (given, what) => {
   if (/^[\x21-\x7e]+$/.test(given)) return given;
   throw unexpectedValue(what, "printable ASCII characters without spaces", given);
 });
+
+/** More tasks for an open job: one of these, as the job has them. */
+export const newTasks = {
+  entries: s.optional(s.list(s.textOrBytes(), MAX_ENTRIES)),
+  array: s.optional(s.described(array, "a task for each of these numbers")),
+  count: optionalInteger(0, MAX_TASKS),
+};
+
+/** An amount of a resource. */
+export const amount: s.Schema<number, number | "all"> = {
+  read: (value, what) => (value === "all" ? ALL : number(value, what)),
+  json: () => ({ anyOf: [{ type: "number" }, { const: "all" }] }),
+};
 
 /** What `client.submit` takes. */
 export const submission = s.object({
   recipe,
   name: s.optional(s.text()),
   /** How many tasks; 1 if absent. With entries or an array it must be absent or their number. */
-  count: optionalInteger(1, MAX_TASKS),
+  count: optionalInteger(0, MAX_TASKS),
   /** One entry per task. */
   entries: s.optional(s.list(s.textOrBytes(), MAX_ENTRIES)),
   numbers: s.optional(
@@ -92,23 +127,28 @@ export const submission = s.object({
   ),
   pool: s.optional(s.text()),
   tags: s.optional(s.list(s.text(), 100)),
-  /** What one task needs, beyond one slot. */
-  needs: s.optional(s.record(s.number())),
+  needs: s.optional(s.described(s.record(amount), "what one task needs beyond a slot; all: all that a worker has")),
   priority: optionalInteger(-1000, 1000),
   retries: optionalInteger(0, 1_000),
   retry: s.optional(s.described(retry, "when a failed task is tried again; what is absent is the broker's default")),
   crashLimit: optionalInteger(0, 1_000),
   maxFails: optionalInteger(0, MAX_TASKS),
+  halt: s.optional(haltRule),
   maxRunning: optionalInteger(1, MAX_TASKS),
   limits: s.optional(
     s.described(s.list(limitName, MAX_LIMITS_OF_JOB), "the names of limits that its tasks count against"),
   ),
   timeLimitMs: s.optional(timeLimitMs),
+  timeLimitPercent: s.optional(timeLimitPercent),
+  timeRequestMs: s.optional(
+    s.described(timeLimitMs, "a worker that ends sooner than this gets no task of the job; timeLimitMs if absent"),
+  ),
   outputCap,
   /** Clients that follow the job get all output, also beyond the cap. A slow client slows the task down. */
   relay,
   after: s.optional(s.list(after, 1000)),
   held: s.optional(s.flag()),
+  open: s.optional(s.described(s.flag(), "it takes more tasks, and does not end, until it is closed")),
   delayMs: duration("start no earlier than so long after the submission"),
   at: s.optional(s.described(time, "start no earlier than this; a text needs a zone or Z")),
   key: s.optional(s.described(plainKey, "one job at a time has it: until it ends, and for keyForMs after")),
@@ -153,8 +193,9 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
     ...(numbers === undefined ? {} : { numbers }),
     priority: given.priority ?? 0,
     limits: limitsOf(given),
-    after: (given.after ?? []).map(({ job, any = false }): Dependency => ({ job: JobId(job), any })),
+    after: (given.after ?? []).map(dependencyOf),
     held: given.held ?? false,
+    ...(given.open === true ? { open: true } : {}),
     ...timesOf(given),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes: JobId(resumes) }),
@@ -163,6 +204,11 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
   if (recipe.kind !== "call") entries?.forEach((entry, i) => void argument(entry, `entries[${i}]`));
   checkPlaceholders(recipe, entries);
   return entries === undefined ? { spec } : { spec, entries };
+}
+
+function dependencyOf({ job, any = false, each }: s.ReadType<typeof after>): Dependency {
+  if (any && each === true) throw unexpectedValue("after", "any or each", "both");
+  return { job: JobId(job), any, ...(each === true ? { each } : {}) };
 }
 
 const TIMES_AND_KEYS = ["delayMs", "key", "keyForMs", "ifExists", "keepMs", "keepFailedMs", "batchKey"] as const;
@@ -176,38 +222,58 @@ function timesOf(given: s.ReadType<typeof submission>): Partial<JobSpec> {
   return { ...Object.fromEntries(times), ...(at === undefined ? {} : { notBefore: at }) };
 }
 
-function taskCount({ count, entries, recipe, numbers }: s.ReadType<typeof submission>): number {
+function taskCount({ count, entries, recipe, numbers, open }: s.ReadType<typeof submission>): number {
   const array = "array" in recipe ? recipe.array : undefined;
   if (array !== undefined && entries !== undefined) throw unexpectedValue("entries", "none beside an array", "some");
-  if (entries?.length === 0) throw unexpectedValue("entries", "at least one entry", "none");
+  if (entries?.length === 0 && open !== true) throw unexpectedValue("entries", "at least one entry", "none");
   if (array !== undefined && numbers !== undefined) throw unexpectedValue("numbers", "none beside an array", "some");
   const strides = array ?? numbers;
   const named = strides && integer(strideTotal(strides), array ? "recipe.array" : "numbers", 1, MAX_TASKS);
   const length = entries?.length ?? named;
   if (named !== undefined && named !== length) throw unexpectedValue("numbers", `${length}, one an entry`, named);
-  if (length === undefined) return count ?? 1;
+  if (length === undefined) return integer(count ?? 1, "count", open === true ? 0 : 1, MAX_TASKS);
   if (count !== undefined && count !== length)
     throw unexpectedValue("count", `${length}, the number of entries`, count);
   return length;
 }
 
+function slotsOf(amount: number): number {
+  if (amount === ALL) throw unexpectedValue("needs.slots", "a number", "all");
+  return integer(amount, "needs.slots", 1, 1_000_000);
+}
+
 function needsOf(given: Readonly<Record<string, number>>): Resources {
   const needs: Record<string, number> & { slots: number } = { slots: 1 };
   for (const [name, amount] of Object.entries(given)) {
-    needs[readText(name, "needs", 64)] =
-      name === "slots" ? integer(amount, "needs.slots", 1, 1_000_000) : positive(amount, `needs.${name}`);
+    needs[readText(name, "needs", 64)] = name === "slots" ? slotsOf(amount) : positive(amount, `needs.${name}`);
   }
   return needs;
 }
 
+const NUMERIC_LIMITS = [
+  ...([
+    "retries",
+    "crashLimit",
+    "maxFails",
+    "maxRunning",
+    "timeLimitMs",
+    "timeLimitPercent",
+    "timeRequestMs",
+    "outputCap",
+  ] as const),
+];
+
 function limitsOf(given: s.ReadType<typeof submission>): Limits {
   const limits: { -readonly [Name in keyof Limits]: Limits[Name] } = { ...DEFAULT_LIMITS };
-  for (const name of ["retries", "crashLimit", "maxFails", "maxRunning", "timeLimitMs", "outputCap"] as const) {
+  for (const name of NUMERIC_LIMITS) {
     const value = given[name];
     if (value !== undefined) limits[name] = value;
   }
   if (given.limits !== undefined && given.limits.length > 0) limits.named = [...new Set(given.limits)].sort();
-  const { retry, relay } = given;
+  const { retry, relay, halt } = given;
+  if (halt !== undefined && given.maxFails !== undefined)
+    throw unexpectedValue("halt", "none beside maxFails", JSON.stringify(halt));
+  if (halt !== undefined) limits.halt = halt;
   return { ...limits, ...(retry === undefined ? {} : { retry }), ...(relay === true ? { relay: true } : {}) };
 }
 

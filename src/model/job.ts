@@ -19,6 +19,23 @@ export interface RetryPolicy {
   readonly never?: readonly (number | string)[];
 }
 
+/** Once so many tasks have failed, succeeded or done either, the rest of the job is cancelled. */
+export interface HaltRule {
+  readonly on: "fail" | "success" | "done";
+  readonly count: number;
+  /** Running tasks are cancelled, too. Otherwise they come to their end. */
+  readonly now?: boolean;
+}
+
+export const haltRuleOf = ({ halt, maxFails }: Pick<Limits, "halt" | "maxFails">): HaltRule | undefined =>
+  halt ?? (maxFails === undefined ? undefined : { on: "fail", count: maxFails + 1 });
+
+/** How many more tasks have to end as the rule says. */
+export const leftToHalt = (
+  { on, count }: HaltRule,
+  { succeeded, failed }: Pick<Counters, "succeeded" | "failed">,
+): number => count - (on === "success" ? 0 : failed) - (on === "fail" ? 0 : succeeded);
+
 /** Limits of a task's attempts, and of the job as a whole. */
 export interface Limits {
   /** How often a failed task (non-zero exit, time limit) is tried again. */
@@ -26,32 +43,54 @@ export interface Limits {
   readonly retry?: RetryPolicy;
   /** A task fails when this many workers were lost while they ran it. */
   readonly crashLimit: number;
-  /** The rest of the job is cancelled once more tasks than this have failed. */
+  /** The rest of the job is cancelled once more tasks than this have failed: a halt rule for failures. */
   readonly maxFails?: number;
+  readonly halt?: HaltRule;
   /** At most this many tasks of the job run at a time. */
   readonly maxRunning?: number;
   /** The names of the limits that its tasks count against (limit.ts), each once and in order; absent for none. */
   readonly named?: readonly string[];
   readonly timeLimitMs?: number;
+  /** The same in percent of the median of the tasks of the job that succeeded at the same worker. */
+  readonly timeLimitPercent?: number;
+  /** A worker that ends sooner than this gets none of the tasks; `timeLimitMs` if absent. */
+  readonly timeRequestMs?: number;
   /** How many bytes of output are stored per attempt: the head and the tail. */
   readonly outputCap: number;
   /** Workers also send output beyond the cap, for clients that follow the job. */
   readonly relay?: boolean;
 }
 
+/** The longest delay, wait or time to keep something: 100 years. */
+export const MAX_MS = 100 * 365 * 86_400_000;
+
 /** The `outputCap` of a job whose complete output is stored. */
 export const NO_OUTPUT_CAP = Number.MAX_SAFE_INTEGER;
 
 export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
 
-/** Waits for another job: for its success, or with `any` for its end. */
+/** Waits for another job: for its success, or with `any` for its end; with `each` each task for the one in the same place. */
 export interface Dependency {
   readonly job: JobId;
   readonly any: boolean;
+  readonly each?: true;
 }
 
 export const IF_EXISTS = ["return", "refuse", "replace"] as const;
 export type IfExists = (typeof IF_EXISTS)[number];
+
+/** What is changed of a job after its submission: by `edit`, and the numbers of appended tasks. */
+export interface JobChanges {
+  readonly name?: string;
+  readonly priority?: number;
+  readonly maxRunning?: number;
+  readonly timeLimitMs?: number;
+  /** All numbers of the job, of its array or else of its tasks. */
+  readonly array?: Strides;
+  readonly numbers?: Strides;
+  /** The last appends: the key that the client chose, the first task and how many. */
+  readonly appended?: readonly (readonly [key: string, first: number, count: number])[];
+}
 
 /** A submitted job. */
 export interface JobSpec {
@@ -67,6 +106,8 @@ export interface JobSpec {
   readonly limits: Limits;
   readonly after: readonly Dependency[];
   readonly held: boolean;
+  /** It takes more tasks, and does not end, until it is closed. Here "open job" mostly means one that has not ended. */
+  readonly open?: true;
   /** Identifies the batch: a client that submits it again finds the earlier job. Not unique. */
   readonly batchKey?: string;
   /** Not to start before this time, by the store's clock. */
@@ -123,14 +164,35 @@ export interface Job extends JobSpec {
   /** Why the broker cancelled the rest. */
   readonly reason?: string;
   readonly counters: Counters;
-  /** Its `notBefore` has not come yet, as far as the store has been told (`promote` in store.ts). */
+  /** The store has not promoted it yet (`promote` in store.ts): its `notBefore` is in the future, or has only just come. */
   readonly delayed?: true;
+  readonly appended?: JobChanges["appended"];
   readonly ended?: { readonly at: number; readonly state: JobEnd };
 }
 
 /** Whether the store keeps the job out of sight until it is promoted. One that waits for other jobs has to be known meanwhile. */
-export const isParked = ({ notBefore, after, count }: JobSpec): boolean =>
-  notBefore !== undefined && after.length === 0 && count > 0;
+export const isParked = (spec: JobSpec): boolean =>
+  spec.notBefore !== undefined && spec.after.length === 0 && !endsAtOnce(spec);
+
+/** A job without tasks ends with its submission. */
+export const endsAtOnce = ({ count, open }: JobSpec): boolean => count === 0 && open !== true;
+
+/** A spec as it was submitted, with what has changed since. */
+export function currentSpec(
+  { open: _, ...spec }: JobSpec,
+  { count, open, changes }: { readonly count: number; readonly open: boolean; readonly changes: JobChanges | null },
+): JobSpec & Pick<Job, "appended"> {
+  const now = open ? { ...spec, count, open: true as const } : { ...spec, count };
+  if (changes === null) return now;
+  const { maxRunning, timeLimitMs, array, ...others } = changes;
+  const limits = {
+    ...spec.limits,
+    ...(maxRunning === undefined ? {} : { maxRunning }),
+    ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+  };
+  const recipe = array === undefined ? {} : { recipe: { ...spec.recipe, array } as Recipe };
+  return { ...now, ...others, ...recipe, limits };
+}
 
 /** A job just after its submission; `cursor` tasks are granted already. */
 export function newJob(spec: JobSpec, id: JobId, hasEntries: boolean, cursor: number, now: number): Job {
@@ -143,7 +205,7 @@ export function newJob(spec: JobSpec, id: JobId, hasEntries: boolean, cursor: nu
     cancels: NO_RANGES,
     counters: { succeeded: 0, failed: 0, cancelled: 0 },
     ...(isParked(spec) ? { delayed: true } : {}),
-    ...(spec.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
+    ...(endsAtOnce(spec) ? { ended: { at: now, state: "succeeded" } } : {}),
   };
 }
 

@@ -1,4 +1,6 @@
+/** How attempts and tasks end, and the progress of a job that clients follow. */
 import type { Attempt, TaskIndex } from "./ids.js";
+import type { Counters, JobEnd } from "./job.js";
 
 /** The outcome of one attempt, as the worker reports it. Times are milliseconds since 1970, on the worker's clock. */
 export interface Outcome {
@@ -49,6 +51,9 @@ export interface SmallOutput {
   readonly bytes: Uint8Array;
 }
 
+/** Bytes of a file that travel in one message. */
+export const FILE_CHUNK = 1024 * 1024;
+
 export const SMALL_OUTPUT = 4096;
 export const SMALL_OUTPUT_MS = 100;
 
@@ -65,4 +70,30 @@ export interface TaskResult extends Outcome {
   readonly worker: string;
   /** The size of the value, where it is known that there is one; `value` may be left out. */
   readonly valueBytes?: number;
+}
+
+// The progress of a job, for clients that follow it.
+
+/** How a task ended. */
+export interface EndedTask extends TaskResult {
+  /** The number that users see. */
+  readonly number: number;
+}
+
+export interface RunningTask {
+  readonly index: TaskIndex;
+  readonly number: number;
+  readonly attempt: Attempt;
+}
+
+/** What has changed since the last message. The end of each task is reported once. */
+export interface JobProgress {
+  /** In the order of their ends. */
+  readonly tasks: readonly EndedTask[];
+  /** Tasks that run and have stored output. Only for a client that wants live output. */
+  readonly running?: readonly RunningTask[];
+  readonly counters?: Counters;
+  readonly held?: boolean;
+  /** The job has ended, and all of its tasks were sent. */
+  readonly ended?: JobEnd;
 }

@@ -4,15 +4,18 @@
  *   {.}   without its last extension      {//}  the folders of the entry, or `.`
  *   {#}   the number of the task          {/.}  {/} without its last extension
  *   {%}   the slot it runs in, from 1     {2} {2.} {2/} {2//} {2/.}  the same of one column; tabs separate columns
- * A placeholder without a value stays as it is: {2} of an entry with one column.
+ * A placeholder without a value stays as it is: {2} of an entry with one column. Where an entry is several values
+ * (`several` of a recipe), {} stands for all of them and a {2} without a value for nothing.
  *
  * In a word, the value replaces the placeholder. In a shell line, the value never becomes code: the line begins with
  * assignments, and the placeholder is replaced by a variable that is quoted for its place (shell-line.ts).
  */
-import { badInput, type LaboroError } from "../base/errors.js";
-import { type Bytes, PLACEHOLDER, type Recipe } from "./recipe.js";
+import { badInput } from "../base/errors.js";
+import { shellWord } from "../base/format.js";
+import { type Bytes, PLACEHOLDER, type Recipe, type Several } from "./recipe.js";
 import { findPlaceholders, type Quoting, type ShellPlaceholder } from "./shell-line.js";
 import { quote } from "./shell-words.js";
+import { checkedPath } from "./task-files.js";
 
 /** What the placeholders of one task stand for. */
 export interface TaskValues {
@@ -20,6 +23,7 @@ export interface TaskValues {
   readonly entry?: Bytes | undefined;
   /** From 1. Absent if it is not known. */
   readonly slot?: number | undefined;
+  readonly several?: Several | undefined;
 }
 
 const EACH_PLACEHOLDER = new RegExp(PLACEHOLDER, "g");
@@ -33,15 +37,36 @@ export const COLUMN_SEPARATOR = "\t";
 const latin = (bytes: Bytes): string => Buffer.from(bytes).toString("latin1");
 
 export function expandWords(argv: readonly Bytes[], values: TaskValues): readonly Bytes[] {
-  const valueFor = valuesOf(values);
-  return argv.map((word) => {
+  const valuesFor = valuesOf(values);
+  return argv.flatMap((word): readonly Bytes[] => {
     const text = latin(word);
-    return PLACEHOLDER.test(text)
-      ? Buffer.from(
-          text.replace(EACH_PLACEHOLDER, (form) => valueFor(form) ?? form),
-          "latin1",
-        )
-      : word;
+    const [form] = PLACEHOLDER.exec(text) ?? [];
+    if (form === undefined) return [word];
+    const all = values.several === "repeated" ? (text.match(EACH_PLACEHOLDER) ?? []).find(isWhole) : undefined;
+    const repeated = all === undefined ? undefined : valuesFor(all)?.map((_, at) => at);
+    const expanded =
+      form === text && values.several !== undefined
+        ? (valuesFor(form) ?? [form])
+        : (repeated ?? [undefined]).map((at) =>
+            text.replace(EACH_PLACEHOLDER, (one) => {
+              const found = valuesFor(one);
+              return (at === undefined || !isWhole(one) ? found?.join(" ") : found?.[at]) ?? one;
+            }),
+          );
+    return expanded.map((one) => Buffer.from(one, "latin1"));
+  });
+}
+
+/** `{}` or a part of it, not of a column. */
+const isWhole = (form: string): boolean => /^\{\D*\}$/.test(form) && columnOf(form) === 1;
+
+/** The paths of one task, as in `--send {} --return {.}.out`. Throws LABORO_BAD_INPUT for one that leaves a folder. */
+export function expandPaths(patterns: readonly string[], values: TaskValues, what: string): string[] {
+  return expandWords(patterns, { number: values.number, entry: values.entry }).map((bytes) => {
+    const path = Buffer.from(bytes).toString();
+    if (typeof bytes !== "string" && !Buffer.from(path).equals(bytes))
+      throw badInput(`${what}: ${JSON.stringify(path)} is not UTF-8: rename the file`);
+    return checkedPath(path.replace(/^(?:\.\/+)+/, "").replace(/(?<=.)\/+$/, ""), what);
   });
 }
 
@@ -49,11 +74,12 @@ export function expandWords(argv: readonly Bytes[], values: TaskValues): readonl
 export function expandLine(line: Bytes, values: TaskValues): Bytes {
   const names = new Map<string, string>();
   const assignments: string[] = [];
-  const text = replaceIn(latin(line), values, ({ text: form, quoting }, value) => {
-    let name = names.get(form);
+  const text = replaceIn(latin(line), values, ({ text: form, quoting }, value, at) => {
+    const key = `${form} ${at}`;
+    let name = names.get(key);
     if (name === undefined) {
       name = `laboro_${names.size + 1}`;
-      names.set(form, name);
+      names.set(key, name);
       assignments.push(`${name}=${quote(Buffer.from(value, "latin1"), "entry")}`);
     }
     return VARIABLE[quoting](name);
@@ -61,12 +87,19 @@ export function expandLine(line: Bytes, values: TaskValues): Bytes {
   return assignments.length === 0 ? line : Buffer.from(`${assignments.join(" ")}; ${text}`, "latin1");
 }
 
-/** The line as a user would type it. */
-export const showLine = (line: Bytes, values: TaskValues): string =>
-  Buffer.from(
-    replaceIn(latin(line), values, ({ quoting }, value) => QUOTED[quoting](value)),
-    "latin1",
-  ).toString();
+/** What a task runs, as it could be typed in a shell. Throws as `expandLine` does. */
+export function taskCommand(recipe: Recipe, task: Omit<TaskValues, "several">): string {
+  if (recipe.kind === "call") return shellJoin([recipe.service, ...(task.entry === undefined ? [] : [task.entry])]);
+  const values = { ...task, several: recipe.several };
+  if (recipe.kind === "script") return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], values)]);
+  const { argv, shell, placeholders } = recipe;
+  if (shell !== true) return shellJoin(placeholders === true ? expandWords(argv, values) : argv);
+  const line = replaceIn(latin(argv.at(-1) ?? ""), values, ({ quoting }, value) => QUOTED[quoting](value));
+  return Buffer.from(line, "latin1").toString();
+}
+
+const shellJoin = (words: readonly Bytes[]): string =>
+  words.map((word) => shellWord(Buffer.from(word).toString())).join(" ");
 
 const VARIABLE: Readonly<Record<Quoting, (name: string) => string>> = {
   bare: (name) => `"$${name}"`,
@@ -76,7 +109,7 @@ const VARIABLE: Readonly<Record<Quoting, (name: string) => string>> = {
 };
 
 const QUOTED: Readonly<Record<Quoting, (value: string) => string>> = {
-  bare: (value) => (/^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`),
+  bare: shellWord,
   single: (value) => value.replaceAll("'", "'\\''"),
   double: (value) => value.replace(/[\\"$`]/g, "\\$&"),
   heredoc: (value) => value.replace(/[\\$`]/g, "\\$&"),
@@ -85,17 +118,17 @@ const QUOTED: Readonly<Record<Quoting, (value: string) => string>> = {
 function replaceIn(
   line: string,
   values: TaskValues,
-  replacement: (found: ShellPlaceholder, value: string) => string,
+  replacement: (found: ShellPlaceholder, value: string, at: number) => string,
 ): string {
-  const valueFor = valuesOf(values);
+  const valuesFor = valuesOf(values);
   let text = "";
   let from = 0;
   for (const found of placeholdersIn(line)) {
-    const value = valueFor(found.text);
-    if (value === undefined) continue;
-    const problem = problemWith(found, value);
-    if (problem !== undefined) throw badPlace(found, problem);
-    text += line.slice(from, found.at) + (found.escaped ? "\\" : "") + replacement(found, value);
+    const all = valuesFor(found.text);
+    if (all === undefined) continue;
+    refuseProblem(found, all);
+    const replaced = all.map((value, at) => replacement(found, value, at)).join(" ");
+    text += line.slice(from, found.at) + (found.escaped ? "\\" : "") + replaced;
     from = found.at + found.text.length;
   }
   return text + line.slice(from);
@@ -116,19 +149,27 @@ function problemWith({ refusal, numeric }: ShellPlaceholder, value: string): str
   return `where the shell may evaluate it as arithmetic, which takes whole numbers only, not ${JSON.stringify(value)}; use [ … ] or expr`;
 }
 
-const badPlace = ({ text, at }: ShellPlaceholder, problem: string): LaboroError =>
-  badInput(`${text} at character ${at + 1} of the line stands ${problem}`);
+function refuseProblem(found: ShellPlaceholder, values: readonly string[]): void {
+  const { text, at } = found;
+  for (const value of values) {
+    const problem = problemWith(found, value);
+    if (problem !== undefined) throw badInput(`${text} at character ${at + 1} of the line stands ${problem}`);
+  }
+}
 
-/** The value of a placeholder, if it has one. */
-function valuesOf({ number, entry, slot }: TaskValues): (form: string) => string | undefined {
+/** The values of a placeholder: one, except where an entry is several. Undefined if it stays as it is. */
+function valuesOf({ number, entry, slot, several }: TaskValues): (form: string) => readonly string[] | undefined {
   const whole = entry === undefined ? undefined : latin(entry);
   const columns = whole?.split(COLUMN_SEPARATOR);
   return (form) => {
     const [, counter, column, part = ""] = PLACEHOLDER.exec(form) ?? [];
-    if (counter === "#") return String(number);
-    if (counter === "%") return slot === undefined ? undefined : String(slot);
+    if (counter === "#") return [String(number)];
+    if (counter === "%") return slot === undefined ? undefined : [String(slot)];
+    const partOf = (value: string): string => PARTS[part]?.(value) ?? value;
+    if (column === undefined && several !== undefined) return columns?.map(partOf);
     const value = column === undefined ? whole : columns?.[Number(column) - 1];
-    return value === undefined ? undefined : (PARTS[part]?.(value) ?? value);
+    if (value === undefined) return several === undefined || columns === undefined ? undefined : [];
+    return [partOf(value)];
   };
 }
 
@@ -156,7 +197,7 @@ function withoutExtension(path: string): string {
 
 /** The placeholders of a command: of its words, or of its shell line. */
 export function placeholderForms(argv: readonly Bytes[], shell: boolean): readonly string[] {
-  const texts = argv.map(latin);
+  const texts = (shell ? argv.slice(-1) : argv).map(latin);
   if (!shell) return texts.flatMap((text) => text.match(EACH_PLACEHOLDER) ?? []);
   return texts.flatMap((text) => placeholdersIn(text).map((found) => found.text));
 }
@@ -178,18 +219,16 @@ export function checkPlaceholders(recipe: Recipe, entries: readonly Bytes[] | un
     const missing = placeholderForms(argv, shell).find((form) => columnOf(form) === 1);
     if (missing !== undefined) throw badInput(`${missing} stands for an entry, and the job has no entries`);
   }
-  const [line] = argv;
-  if (shell && line !== undefined) checkLine(latin(line), known ?? []);
+  const line = argv.at(-1);
+  if (shell && line !== undefined) checkLine(latin(line), known ?? [], recipe.several);
 }
 
-function checkLine(line: string, entries: readonly Bytes[]): void {
+function checkLine(line: string, entries: readonly Bytes[], several: Several | undefined): void {
   for (const found of placeholdersIn(line)) {
     if (found.refusal === undefined && !found.numeric) continue;
     const tasks = columnOf(found.text) === 0 ? [{ slot: 1 }] : entries.map((entry) => ({ entry }));
     for (const task of tasks) {
-      const value = valuesOf({ number: 1, ...task })(found.text);
-      const problem = value === undefined ? undefined : problemWith(found, value);
-      if (problem !== undefined) throw badPlace(found, problem);
+      refuseProblem(found, valuesOf({ number: 1, several, ...task })(found.text) ?? []);
     }
   }
 }

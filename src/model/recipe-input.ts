@@ -4,11 +4,12 @@ import { fields, optional, unexpectedValue } from "./input.js";
 import { NO_OUTPUT_CAP } from "./job.js";
 import type { Recipe } from "./recipe.js";
 import * as s from "./schema.js";
+import { checkedPath, MAX_FILE_BYTES, MAX_FILES, MAX_PATH } from "./task-files.js";
 import { arrayFault, isRising, type Strides } from "./task-numbers.js";
 
 export const MAX_ENTRIES = 10_000_000;
 const MAX_ARGUMENTS = 100_000;
-const MAX_STRIDES = 10_000;
+export const MAX_STRIDES = 10_000;
 
 const environment = s.mapped(s.record(s.argument()), (given, what) => {
   for (const name of Object.keys(given)) {
@@ -30,7 +31,7 @@ const stride = s.mapped(
   },
 );
 
-const array = s.mapped(s.list(stride, MAX_STRIDES), (given, what): Strides => {
+export const array = s.mapped(s.list(stride, MAX_STRIDES), (given, what): Strides => {
   const fault = arrayFault(given);
   if (fault !== undefined) throw badInput(`${what}: expected each number once, but ${fault}`);
   return given;
@@ -44,12 +45,54 @@ export const numbers = s.mapped(s.list(stride, MAX_ENTRIES), (given, what): Stri
 /** The numbers in a message of the link. */
 export const readLinkNumbers = (value: unknown): Strides => numbers.read(value, "numbers");
 
+const sha256 = s.mapped(s.text(64), (given, what) => {
+  if (/^[0-9a-f]{64}$/.test(given)) return given;
+  throw unexpectedValue(what, "64 hexadecimal digits", given);
+});
+
+export const sentFile = s.object({
+  path: s.mapped(s.text(MAX_PATH), checkedPath),
+  size: s.integer(0, MAX_FILE_BYTES),
+  sha256,
+  executable: s.optional(s.flag()),
+});
+
+const files = s.mapped(
+  s.object({
+    sent: s.optional(s.described(s.list(sentFile, MAX_FILES), "files whose bytes follow by sendFile")),
+    use: s.optional(s.described(s.list(s.text(MAX_PATH), 100), "which of them a task gets, with placeholders")),
+    returns: s.optional(
+      s.described(s.list(s.text(MAX_PATH), 100), "what a task returns, with placeholders, *, ? and **"),
+    ),
+  }),
+  (given, what) => {
+    const { sent = [] } = given;
+    // Sorted so, what is in a folder comes right after it.
+    const paths = sent.map(({ path }) => path.replaceAll("/", "\0")).sort();
+    const clash = paths.findIndex((path, i) => paths[i + 1] === path || paths[i + 1]?.startsWith(`${path}\0`) === true);
+    if (clash >= 0) {
+      const path = sent.find((one) => one.path.replaceAll("/", "\0") === paths[clash])?.path;
+      throw badInput(`${what}.sent: ${JSON.stringify(path)} occurs twice, or is also the folder of another file`);
+    }
+    const bytes = sent.reduce((sum, { size }) => sum + size, 0);
+    if (bytes > MAX_FILE_BYTES) throw unexpectedValue(`${what}.sent`, `at most ${MAX_FILE_BYTES} bytes in all`, bytes);
+    return given;
+  },
+);
+
 /** Directory, environment and input of a process. */
 const processFields = {
+  several: s.optional(
+    s.described(
+      s.choice("joined", "repeated"),
+      "an entry is several values, separated by tabs: {} is all of them; repeated: with the word around it",
+    ),
+  ),
   array: s.optional(s.described(array, "a task for each of these numbers, which is its number and its entry")),
   dir: s.optional(s.argument()),
   env: s.optional(environment),
   stdin: s.optional(s.bytes()),
+  files: s.optional(s.described(files, "files that are sent to the worker and returned from it")),
 };
 
 const command = s.object({
@@ -58,7 +101,12 @@ const command = s.object({
   placeholders: s.optional(
     s.described(s.flag(), "replace {} {.} {/} {//} {/.} {#} {%} and {1} {2} … in the arguments, task by task"),
   ),
-  shell: s.optional(s.described(s.flag(), "the one argument is a line for /bin/sh")),
+  shell: s.optional(
+    s.described(
+      s.flag(),
+      "the last argument is a line: for /bin/sh if it is alone, else for the shell before it, as in bash -c LINE",
+    ),
+  ),
   log: s.optional(
     s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),
   ),
@@ -78,12 +126,13 @@ const call = s.object({ kind: s.choice("call"), service: s.text(), body: s.optio
 const recipeKinds = { command, script, call };
 
 export const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
+  if (given.kind !== "call" && given.files !== undefined && given.dir !== undefined)
+    throw unexpectedValue(`${what}.dir`, "none beside files: such a task runs in a folder of its own", given.dir);
   if (given.kind !== "command") return given;
   if (given.argv.length === 0 || given.argv[0]?.length === 0)
     throw unexpectedValue(`${what}.argv`, "a command", "nothing");
-  if (given.shell === true && given.argv.length !== 1) {
-    throw unexpectedValue(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
-  }
+  if (given.shell === true && given.argv.length > 1 && given.argv.at(-2) !== "-c")
+    throw unexpectedValue(`${what}.argv`, "one line for the shell, or a shell, -c and the line", given.argv.join(" "));
   return given;
 });
 
@@ -95,6 +144,10 @@ export function readLinkRecipe(value: unknown, what: string): Recipe {
 }
 
 export const timeLimitMs = s.positive();
+export const timeLimitPercent = s.described(
+  s.integer(101, 1_000_000),
+  "a time limit in percent of the median of the job's tasks that succeeded at the same worker, once three have",
+);
 /** Null stands for no cap. */
 export const outputCap: s.Optional<number, number | null> = {
   ...s.optional(s.count()),
@@ -104,7 +157,13 @@ export const outputCap: s.Optional<number, number | null> = {
 export const relay = s.optional(s.flag());
 
 /** The limits that workers apply. */
-const taskLimits = s.object({ timeLimitMs: s.optional(timeLimitMs), outputCap: s.count(), relay });
+const taskLimits = s.object({
+  timeLimitMs: s.optional(timeLimitMs),
+  timeLimitPercent: s.optional(timeLimitPercent),
+  timeRequestMs: s.optional(timeLimitMs),
+  outputCap: s.count(),
+  relay,
+});
 
 /** The limits in a message of the link. Members that a newer version has added are ignored. */
 export const readLinkLimits = (value: unknown, what: string): s.ReadType<typeof taskLimits> =>

@@ -5,7 +5,7 @@ import { shortDuration } from "../base/format.js";
 import { MIN_EVERY_MS, type ScheduleTimes } from "./schedule.js";
 
 /** The names of the fields in messages: those of the API, or options of the command line. */
-export interface FieldNames {
+interface FieldNames {
   readonly cron: string;
   readonly timeZone: string;
   readonly every: string;

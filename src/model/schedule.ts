@@ -126,7 +126,7 @@ export interface Schedule {
 /** A write that belongs to a run. */
 export type RunWrite = Extract<Write, { op: "submit" | "cancel" }>;
 
-/** A change of one schedule. It is made where the revision is `expected`, 0 for none, and where the store's clock has reached `due`. */
+/** A change of one schedule. Made only if its revision is `expected` (0: there is none) and the store's clock has reached `due`. */
 export interface ScheduleChange {
   readonly name: string;
   readonly expected: number;

@@ -27,7 +27,7 @@ export type WrittenType<S> = S extends Schema<unknown, infer Written> ? Written 
 /** A schema whose value may be left out of an object. */
 export type Optional<Read, Written> = Schema<Read, Written> & { readonly optional: true };
 /** Like `Optional`, but the reader fills in a default. */
-export type Defaulted<Read, Written> = Schema<Read, Written> & { readonly optional: true; readonly defaulted: true };
+type Defaulted<Read, Written> = Schema<Read, Written> & { readonly optional: true; readonly defaulted: true };
 
 export type Shape = Readonly<Record<string, Schema<unknown, unknown>>>;
 type Flatten<T> = { [K in keyof T]: T[K] };
@@ -35,12 +35,12 @@ type OptionalReadKeys<S extends Shape> = {
   [K in keyof S]: S[K] extends { defaulted: true } ? never : S[K] extends { optional: true } ? K : never;
 }[keyof S];
 type OptionalWrittenKeys<S extends Shape> = { [K in keyof S]: S[K] extends { optional: true } ? K : never }[keyof S];
-export type ReadObject<S extends Shape> = Flatten<
+type ReadObject<S extends Shape> = Flatten<
   { readonly [K in keyof S as K extends OptionalReadKeys<S> ? never : K]: ReadType<S[K]> } & {
     readonly [K in keyof S as K extends OptionalReadKeys<S> ? K : never]?: ReadType<S[K]>;
   }
 >;
-export type WrittenObject<S extends Shape> = Flatten<
+type WrittenObject<S extends Shape> = Flatten<
   { readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? never : K]: WrittenType<S[K]> } & {
     readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? K : never]?: WrittenType<S[K]>;
   }
@@ -183,7 +183,7 @@ export function record<R, W>(member: Schema<R, W>): Schema<Readonly<Record<strin
 }
 
 /** Bytes in JSON: text if they are UTF-8, otherwise base64. On laboro's own link they are bytes. */
-export type WrittenBytes = Bytes | { readonly base64: string };
+type WrittenBytes = Bytes | { readonly base64: string };
 
 const BYTES_JSON: JsonSchema = {
   anyOf: [

@@ -15,7 +15,7 @@
  * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
  */
 import type { Attempt, JobId, TaskIndex, TaskRangeId, WorkerId } from "./ids.js";
-import type { Counters, Entries, Job, JobEnd, JobSpec } from "./job.js";
+import type { Counters, Entries, Job, JobChanges, JobEnd, JobSpec } from "./job.js";
 import type { LimitStart } from "./limit.js";
 import type { OutputStream, TaskEnd, TaskResult } from "./outcome.js";
 import type { Range, Ranges } from "./ranges.js";
@@ -151,6 +151,7 @@ export type Write =
   /**
    * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
    * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges.
+   * A cancel that reaches beyond the last task closes a job that is open for more.
    * `unclaimed`: tasks in ranges that a worker has are left alone.
    */
   | {
@@ -159,6 +160,17 @@ export type Write =
       readonly ranges: Ranges;
       readonly reason?: string;
       readonly unclaimed?: boolean;
+    }
+  /**
+   * Change a job that has not ended: its spec; more tasks at its end, if it is open for them and has `at` tasks now; `close` ends that, and
+   * the job with it if its tasks have all ended. In a group the task ranges that are leased count against a new `maxRunning`.
+   */
+  | {
+      readonly op: "edit";
+      readonly job: JobId;
+      readonly changes?: JobChanges;
+      readonly append?: { readonly at: number; readonly count: number; readonly entries?: Entries };
+      readonly close?: true;
     }
   /**
    * Let finished tasks run again: their results become earlier attempts, the counters are reduced, and a job that had
@@ -240,6 +252,8 @@ export type WriteResult =
   | { readonly op: "adopt"; readonly taskRanges: readonly ClaimedRange[] }
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }
+  /** `job` as it is now; absent where there is none. `progress` if it has ended, now or before. */
+  | { readonly op: "edit"; readonly job?: Job; readonly refused?: EditRefusal; readonly progress?: Progress }
   /**
    * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: an
    * error for the caller (LABORO_BAD_INPUT). The batch is not rolled back for it, because it contains other writes.
@@ -258,6 +272,18 @@ export type WriteResult =
   | { readonly op: "output" }
   /** One for each change, in order. */
   | { readonly op: "schedule"; readonly changes: readonly ScheduleChangeResult[] };
+
+/** Why an edit has changed nothing: the job has ended, is not open, or had another number of tasks than was expected. */
+export type EditRefusal = "ended" | "closed" | "count";
+
+export function editRefusal(
+  job: { readonly ended: boolean; readonly open: boolean; readonly count: number },
+  { append }: Extract<Write, { op: "edit" }>,
+): EditRefusal | undefined {
+  if (job.ended) return "ended";
+  if (append === undefined) return undefined;
+  return job.open ? (job.count === append.at ? undefined : "count") : "closed";
+}
 
 export interface LeaseLimit {
   readonly limit?: string;
@@ -348,14 +374,18 @@ export interface EndCounts {
   readonly cancelled: number;
 }
 
-/** What the last attempts of a job's ended tasks used. */
-export interface JobUsage {
+/** What the last attempts of ended tasks used that took about as long. */
+export interface TaskUsage {
+  /** They took 2^(step/4) milliseconds or longer, and less than the next step. Less than one counts as one. */
+  readonly step: number;
   readonly tasks: number;
   /** From start to end, all tasks together. */
   readonly runMs: number;
   readonly cpuMs: number;
   /** The maximum of all tasks; 0 if it is not known. */
   readonly peakMemory: number;
+  /** When the first of them started, in milliseconds since 1970. */
+  readonly firstStart: number;
 }
 
 /** Which jobs to list. All given conditions must hold. */
@@ -429,8 +459,8 @@ export interface Store {
    * order.
    */
   endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
-  /** Reads every result of the job. */
-  usage(job: JobId): Promise<JobUsage>;
+  /** Of the tasks first..last, in order of their steps. Reads every result of them. */
+  usage(job: JobId, range: Range): Promise<readonly TaskUsage[]>;
   /** The attempts of a task that were not its last. */
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
   /** The entries of tasks first..last, in order. */

@@ -18,7 +18,7 @@ export type Strides = readonly Stride[];
  * The properties of a job that determine its numbers. `numbers` is set if they are neither those of an array nor 1 to
  * count.
  */
-export interface NumberedJob {
+interface NumberedJob {
   readonly count: number;
   readonly numbers?: Strides | undefined;
   readonly recipe: { readonly kind?: string; readonly array?: Strides | undefined };
@@ -28,7 +28,7 @@ export interface NumberedJob {
 export const numbersOf = ({ numbers, recipe }: Omit<NumberedJob, "count">): Strides | undefined =>
   numbers ?? recipe.array;
 
-export const strideLength = ({ first, last, step }: Stride): number => Math.floor((last - first) / step) + 1;
+const strideLength = ({ first, last, step }: Stride): number => Math.floor((last - first) / step) + 1;
 
 export const strideTotal = (strides: Strides): number => strides.reduce((sum, one) => sum + strideLength(one), 0);
 
@@ -101,6 +101,7 @@ const MAX_LISTED = 8;
 
 /** "tasks 1 to 8", "tasks 5, 7, 9", "task 1 only" */
 export function tasksText(job: NumberedJob): string {
+  if (job.count === 0) return "no tasks yet";
   if (job.count === 1) return `task ${taskNumber(job, 0)} only`;
   const strides = numbersOf(job) ?? [{ first: 1, last: job.count, step: 1 }];
   const listed = strides.slice(0, MAX_LISTED).map(strideText).join(", ");
@@ -114,6 +115,14 @@ function strideText(stride: Stride): string {
   if (step > 1 ? length <= MAX_LISTED : length <= 2)
     return Array.from({ length }, (_, at) => first + at * step).join(", ");
   return `${first} to ${lastOf(stride)}${step === 1 ? "" : ` in steps of ${step}`}`;
+}
+
+/** One after the other; numbers that go on where the last ones end become one stride with them. */
+export function joinStrides(before: Strides, more: Strides): Strides {
+  const last = before.at(-1);
+  const [next, ...rest] = more;
+  if (last?.step !== 1 || next?.step !== 1 || next.first !== last.last + 1) return [...before, ...more];
+  return [...before.slice(0, -1), { ...last, last: next.last }, ...rest];
 }
 
 /** At most this many ranges of an array may overlap in one place, so that the check for duplicates is fast. */

@@ -102,3 +102,13 @@ function readBrokerAddress(value: unknown, what: string): BrokerAddress {
     }),
   };
 }
+
+/** The machine that a worker runs on, as it is now. */
+export interface MachineLoad {
+  readonly cpus: number;
+  /** How many processes ran or wanted to, on average over the last minute. */
+  readonly load: number;
+  /** In bytes. */
+  readonly memory: number;
+  readonly freeMemory: number;
+}

@@ -6,6 +6,8 @@
  *   leaving   LEAVING was sent: prefetched tasks were returned, running ones are stopped or awaited, then the link is closed
  *   ended     nothing runs, nothing is kept open
  */
+import { availableParallelism, freemem, loadavg, totalmem } from "node:os";
+import { MAX_TIMER_MS } from "../base/clock.js";
 import type { LaboroError } from "../base/errors.js";
 import type { SessionId } from "../model/ids.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
@@ -25,6 +27,7 @@ export interface AgentOptions {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;
   readonly caFingerprint?: string;
+  readonly tunnels?: string;
   readonly name: string;
   readonly session: SessionId;
   readonly pool: string;
@@ -57,7 +60,9 @@ type Link = LinkOf<"worker">;
 
 /** A broker that is connected has at least this long to acknowledge results: a task without one runs again. */
 const MIN_DELIVERY_MS = 1_000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
+/** The load of the machine; the first report comes when what has just joined is done. */
+const FIRST_REPORT_MS = 1_000;
+const REPORT_MS = 10_000;
 
 export class Agent {
   readonly #deps: WorkerDependencies;
@@ -84,6 +89,7 @@ export class Agent {
   #endAt = Number.POSITIVE_INFINITY;
   #graceOver = false;
   readonly #leaveTimers: NodeJS.Timeout[] = [];
+  #machineTimer: NodeJS.Timeout | undefined;
   /** The broker has refused the worker: no result can be delivered. */
   #refused = false;
 
@@ -107,6 +113,7 @@ export class Agent {
       urls: this.#brokers.initialUrls,
       token: options.token,
       ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
+      ...(options.tunnels === undefined ? {} : { tunnels: options.tunnels }),
       log: deps.log,
       onOpen: (link) => this.#join(link),
       onMessages: (batch, link) => {
@@ -182,6 +189,7 @@ export class Agent {
     });
     for (const timer of this.#leaveTimers) clearTimeout(timer);
     this.#ended = true;
+    clearTimeout(this.#machineTimer);
     this.#dial.stop(1000, "the worker stops");
     this.#handlerMessages.close();
     await this.#tasks.close();
@@ -217,6 +225,7 @@ export class Agent {
       reserveRequests,
       held: this.#tasks.held(),
       ...(lifetime === undefined ? {} : { lifetimeMs: lifetime.remainingMs }),
+      ...(this.#options.tunnels === undefined ? {} : { tunnelled: true as const }),
       store: this.#store.remembered,
     });
   }
@@ -235,8 +244,19 @@ export class Agent {
     if (this.#left !== undefined) link.send({ type: "LEAVING" });
     this.#handlerMessages.resume((message) => link.send(message));
     this.#tasks.resume(welcome, (message) => link.send(message));
+    this.#reportMachine(FIRST_REPORT_MS);
     this.#deps.log.info({ broker: welcome.broker }, "joined the broker");
     this.#options.onJoined();
+  }
+
+  #reportMachine(afterMs: number): void {
+    clearTimeout(this.#machineTimer);
+    this.#machineTimer = setTimeout(() => {
+      const [load = 0] = loadavg();
+      const memory = { memory: totalmem(), freeMemory: freemem() };
+      this.#link?.send({ type: "MACHINE", cpus: availableParallelism(), load, ...memory });
+      this.#reportMachine(REPORT_MS);
+    }, afterMs).unref();
   }
 
   /** Applies the config that the broker pushes. Tags and slots are announced if they have changed. */
@@ -291,6 +311,7 @@ export class Agent {
   #down(reason: CloseReason): void {
     this.#deps.log.warn({ code: reason.code }, `the link to the broker is down: ${reason.text}`);
     this.#link = undefined;
+    clearTimeout(this.#machineTimer);
     this.#calls.forgetAll();
     this.#handlerMessages.pause();
     this.#tasks.pause();
@@ -330,6 +351,7 @@ export class Agent {
         this.#calls.abort(message.id);
         break;
       case "RESULTS":
+      case "FILE":
         this.#handlerMessages.answered(message);
         break;
       case "BROKERS":

@@ -1,6 +1,8 @@
 /** The slots, resources and devices of a worker, and which of them are in use. */
-import type { Resources } from "../model/recipe.js";
-import { type DeviceShare, type Devices, devicesOf, envVariableOf, millionths } from "./devices.js";
+
+import { LaboroError } from "../base/errors.js";
+import { ALL, neededOf, type Resources } from "../model/recipe.js";
+import type { GpuVariable } from "./detect.js";
 
 /** The slot in which a task runs. */
 export interface AcquiredSlot {
@@ -14,6 +16,14 @@ interface AcquiredResources extends AcquiredSlot {
   readonly shares: ReadonlyMap<Devices, DeviceShare>;
 }
 
+const CUDA = "CUDA_VISIBLE_DEVICES";
+
+interface GpuOptions {
+  readonly gpuVariable?: GpuVariable;
+  /** Tasks that need no device see none. */
+  readonly hides?: boolean;
+}
+
 export class Capacity {
   #total: Resources;
   /** For the environment of tasks without a device of their own: it hides the devices of other tasks. */
@@ -23,13 +33,15 @@ export class Capacity {
   /** Slot numbers not in use, the lowest last. */
   readonly #freeSlots: number[];
   readonly #usedSlots = new Set<number>();
+  readonly #gpuVariable: GpuVariable;
 
   /** Throws LABORO_BAD_INPUT where the environment contradicts the total. */
-  constructor(total: Resources, env: NodeJS.ProcessEnv = {}) {
+  constructor(total: Resources, env: NodeJS.ProcessEnv = {}, { gpuVariable = CUDA, hides = true }: GpuOptions = {}) {
     this.#total = total;
+    this.#gpuVariable = gpuVariable;
     for (const name in total) this.#free[name] = millionths(total[name] ?? 0);
-    this.#devices = devicesOf(total, env);
-    this.hiddenDevicesEnv = this.#devices.has("gpu") ? { CUDA_VISIBLE_DEVICES: "" } : {};
+    this.#devices = devicesOf(total, env, gpuVariable);
+    this.hiddenDevicesEnv = hides && this.#devices.has("gpu") ? { [gpuVariable]: "" } : {};
     this.#freeSlots = Array.from({ length: total.slots }, (_, i) => total.slots - 1 - i);
   }
 
@@ -51,8 +63,8 @@ export class Capacity {
   fits(needs: Resources): boolean {
     if (this.#freeSlots.length === 0) return false;
     for (const name in needs) {
-      const need = needs[name] ?? 0;
-      if (millionths(need) > (this.#free[name] ?? 0)) return false;
+      const need = this.#need(needs, name);
+      if (need === undefined || millionths(need) > (this.#free[name] ?? 0)) return false;
       // A sufficient sum is not always a sufficient device: two halves of two devices are no whole one.
       if (this.#devices.get(name)?.find(need) === undefined && this.#devices.has(name)) return false;
     }
@@ -60,11 +72,13 @@ export class Capacity {
   }
 
   /** For needs that fit. */
-  acquire(needs: Resources): AcquiredSlot {
+  acquire(given: Resources): AcquiredSlot {
     const shares = new Map<Devices, DeviceShare>();
     const env: Record<string, string> = {};
-    for (const name in needs) {
-      const need = needs[name] ?? 0;
+    const needs: Record<string, number> & { slots: number } = { ...given };
+    for (const name in given) {
+      const need = this.#need(given, name) ?? 0;
+      needs[name] = need;
       this.#free[name] = (this.#free[name] ?? 0) - millionths(need);
       const devices = this.#devices.get(name);
       const share = devices?.find(need);
@@ -72,11 +86,17 @@ export class Capacity {
       devices.acquire(share);
       shares.set(devices, share);
       env[envVariableOf(name)] = devices.nameList(share);
-      if (name === "gpu") env.CUDA_VISIBLE_DEVICES = devices.nameList(share);
+      if (name === "gpu") env[this.#gpuVariable] = devices.nameList(share);
     }
     const acquired: AcquiredResources = { needs, shares, slot: this.#freeSlots.pop() ?? 0, env };
     this.#usedSlots.add(acquired.slot);
     return acquired;
+  }
+
+  /** In this worker's amounts; undefined where all of nothing is needed. */
+  #need(needs: Resources, name: string): number | undefined {
+    const need = neededOf(needs[name] ?? 0, this.#total[name] ?? 0);
+    return need === 0 && needs[name] === ALL ? undefined : need;
   }
 
   release(acquired: AcquiredSlot): void {
@@ -87,3 +107,101 @@ export class Capacity {
     if (slot < this.#total.slots) this.#freeSlots.push(slot);
   }
 }
+
+// The single devices behind a resource: `gpu=2` is two of them, and the environment of a task names those it may use. A need
+// below 1 is a share of one device, whose rest other tasks may use. Of a need such as 1.5 the whole part is whole devices.
+
+/** Amounts are counted in millionths, as whole numbers: ten tasks of 0.1 fit into 1. */
+export const MILLIONTHS = 1_000_000;
+export const millionths = (amount: number): number => Math.round(amount * MILLIONTHS);
+
+/** A resource with more is an amount, such as megabytes, and not a set of devices. */
+const MAX_DEVICES = 1024;
+
+/** How much is taken of each device, by device number, in millionths. */
+export type DeviceShare = ReadonlyMap<number, number>;
+
+export class Devices {
+  /** As the environment of tasks names them: `0`, `1`, or the names in this worker's own CUDA_VISIBLE_DEVICES. */
+  readonly names: readonly string[];
+  readonly #free: number[];
+
+  /** `total` devices; the last may be a part of one. */
+  constructor(total: number, names?: readonly string[]) {
+    const count = Math.ceil(total);
+    this.names = (names ?? Array.from({ length: count }, (_, i) => String(i))).slice(0, count);
+    this.#free = this.names.map((_, i) => Math.min(MILLIONTHS, millionths(total) - i * MILLIONTHS));
+  }
+
+  /** The shares that would be taken for this need; undefined if it does not fit now. */
+  find(need: number): DeviceShare | undefined {
+    const share = new Map<number, number>();
+    for (let whole = Math.floor(millionths(need) / MILLIONTHS); whole > 0; whole--) {
+      const at = this.#free.findIndex((free, i) => free === MILLIONTHS && !share.has(i));
+      if (at < 0) return undefined;
+      share.set(at, MILLIONTHS);
+    }
+    const part = millionths(need) % MILLIONTHS;
+    if (part === 0) return share;
+    const at = this.#bestFit(part, share);
+    return at === undefined ? undefined : share.set(at, part);
+  }
+
+  /** The device with the smallest free part that suffices, so that whole devices stay whole. */
+  #bestFit(part: number, taken: DeviceShare): number | undefined {
+    let best: number | undefined;
+    for (const [at, free] of this.#free.entries()) {
+      if (free < part || taken.has(at)) continue;
+      if (best === undefined || free < (this.#free[best] ?? 0)) best = at;
+    }
+    return best;
+  }
+
+  acquire(share: DeviceShare): void {
+    for (const [at, part] of share) this.#free[at] = (this.#free[at] ?? 0) - part;
+  }
+
+  release(share: DeviceShare): void {
+    for (const [at, part] of share) this.#free[at] = (this.#free[at] ?? 0) + part;
+  }
+
+  /** As `CUDA_VISIBLE_DEVICES` has them. */
+  nameList(share: DeviceShare): string {
+    return [...share.keys()]
+      .sort((a, b) => a - b)
+      .map((at) => this.names[at])
+      .join(",");
+  }
+}
+
+/**
+ * The devices of a worker, by resource. A worker that was itself started with such a variable hands out those. Throws
+ * LABORO_BAD_INPUT where it has fewer of them than it says.
+ */
+export function devicesOf(
+  total: Resources,
+  env: NodeJS.ProcessEnv,
+  gpuVariable: GpuVariable = CUDA,
+): Map<string, Devices> {
+  const devices = new Map<string, Devices>();
+  for (const [name, amount] of Object.entries(total)) {
+    if (name === "slots" || name === "mem" || amount <= 0 || amount > MAX_DEVICES) continue;
+    devices.set(name, new Devices(amount, name === "gpu" ? visibleDevices(amount, gpuVariable, env) : undefined));
+  }
+  return devices;
+}
+
+function visibleDevices(amount: number, variable: GpuVariable, env: NodeJS.ProcessEnv): readonly string[] | undefined {
+  const visible = env[variable];
+  if (visible === undefined || visible.trim() === "") return undefined;
+  const names = visible.split(",").map((name) => name.trim());
+  if (names.length >= amount) return names;
+  throw new LaboroError(
+    "LABORO_BAD_INPUT",
+    `gpu=${amount} was given, but ${variable} lets this worker see only ${names.length}: ${visible}`,
+  );
+}
+
+/** `LABORO_RESOURCE_GPU` */
+export const envVariableOf = (resource: string): string =>
+  `LABORO_RESOURCE_${resource.toUpperCase().replaceAll(/[^A-Z0-9]/g, "_")}`;

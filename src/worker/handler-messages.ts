@@ -1,16 +1,19 @@
-/** What handlers send to the broker besides results: how far they are, and which results they want to read. */
+/**
+ * What tasks send to the broker besides output and results: how far handlers are, which results they want to read, and parts
+ * of files.
+ */
 import { badInput, LaboroError } from "../base/errors.js";
 import { JobId } from "../model/ids.js";
 import type { FromWorker, TaskRef, ToWorker } from "../protocols/laboro/messages.js";
-import type { ResultsPage } from "./services.js";
 import type { FetchResults } from "./task-runner.js";
 
 type Send = (message: FromWorker) => void;
-type Query = Extract<FromWorker, { type: "GET_RESULTS" }>;
+type Answer = Extract<ToWorker, { type: "RESULTS" | "FILE" }>;
+type Query = Extract<FromWorker, { type: "GET_RESULTS" | "GET_FILE" | "PUT_FILE" }>;
 
 interface PendingQuery {
   readonly query: Query;
-  readonly resolve: (page: ResultsPage) => void;
+  readonly resolve: (answer: Answer) => void;
   readonly reject: (error: LaboroError) => void;
 }
 
@@ -49,21 +52,36 @@ export class HandlerMessages {
     this.#send({ type: "TASK_PROGRESS", tasks: [last] });
   }
 
-  readonly fetchResults: FetchResults = (job, of, from, limit) => {
+  readonly fetchResults: FetchResults = async (job, of, from, limit) => {
+    const answer = await this.#ask((id) => ({ type: "GET_RESULTS", id, job, of: JobId(of), from, limit }));
+    return answer.type === "RESULTS" ? { tasks: answer.tasks, next: answer.next } : { tasks: [], next: undefined };
+  };
+
+  async getFile(job: JobId, file: number, from: number): Promise<Uint8Array> {
+    const answer = await this.#ask((id) => ({ type: "GET_FILE", id, job, file, from }));
+    return answer.type === "FILE" ? answer.bytes : new Uint8Array(0);
+  }
+
+  /** Resolves when the bytes are stored. */
+  async putFile({ job, index, attempt }: TaskRef, from: number, bytes: Uint8Array): Promise<void> {
+    await this.#ask((id) => ({ type: "PUT_FILE", id, job, index, attempt, from, bytes }));
+  }
+
+  #ask(queryWith: (id: number) => Query): Promise<Answer> {
     if (this.#closed) return Promise.reject(new LaboroError("LABORO_BROKER_GONE", "this worker has stopped"));
     const id = ++this.#lastId;
-    const query: Query = { type: "GET_RESULTS", id, job, of: JobId(of), from, limit };
+    const query = queryWith(id);
     return new Promise((resolve, reject) => {
       this.#queries.set(id, { query, resolve, reject });
       this.#send?.(query);
     });
-  };
+  }
 
-  answered({ id, tasks, next, refused }: Extract<ToWorker, { type: "RESULTS" }>): void {
-    const pending = this.#queries.get(id);
-    this.#queries.delete(id);
-    if (refused === undefined) pending?.resolve({ tasks, next });
-    else pending?.reject(badInput(refused));
+  answered(answer: Answer): void {
+    const pending = this.#queries.get(answer.id);
+    this.#queries.delete(answer.id);
+    if (answer.refused === undefined) pending?.resolve(answer);
+    else pending?.reject(badInput(answer.refused));
   }
 
   close(): void {

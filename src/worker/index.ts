@@ -15,6 +15,7 @@ import { NAME_LIMIT } from "../protocols/laboro/codec-fields.js";
 import { Agent } from "./agent.js";
 import { BlockWatch } from "./block-watch.js";
 import { Capacity } from "./capacity.js";
+import { detectResources } from "./detect.js";
 import { JobFiles } from "./job-files.js";
 import { Lifetime } from "./lifetime.js";
 import { MemoryWatch, mebibytes } from "./memory.js";
@@ -25,6 +26,7 @@ import { type CallHandler, type Handler, isTaskHandler, type Service, Services, 
 import { indexPath, spooledOutputs } from "./spool/output-index.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
+import { TaskFolders } from "./task-folders.js";
 import { type HandlerModule, openModule, type ThreadOptions } from "./threads/index.js";
 
 export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs/index.js";
@@ -46,12 +48,23 @@ export interface WorkerOptions {
    * broker does not need it: they end together.
    */
   readonly spool?: boolean;
+  /**
+   * A directory with a Unix socket for each broker, `HOST_PORT.sock`: the other end of a tunnel. The worker reaches brokers through these
+   * only.
+   */
+  readonly tunnels?: string;
+  /** Where tasks run whose directory does not exist on this machine; they fail if absent. */
+  readonly missingDir?: string;
   /** What people call it; host and process id if absent. */
   readonly name?: string;
   /** How many tasks and requests at a time; 1 if absent. */
   readonly slots?: number;
   /** Besides slots: `{ gpu: 2, memory: 64 }`. */
   readonly resources?: Readonly<Record<string, number>>;
+  /** Also offer what the machine has: `gpu`, and `mem` in MiB. `resources` goes before it; an amount of 0 offers none. */
+  readonly detect?: boolean;
+  /** Look for it below this folder, which stands for `/`. */
+  readonly detectFrom?: string;
   /** Takes work of this pool only; `default` if absent. */
   readonly pool?: string;
   /** Tasks may ask for workers with these. */
@@ -66,12 +79,18 @@ export interface WorkerOptions {
   readonly minMemory?: number;
   /** Where the kernel says what is available; /proc/meminfo if absent. */
   readonly memoryFile?: string;
+  /** Processes that may be running or ready to run on the machine for a task to start. */
+  readonly maxLoad?: number;
+  /** /proc/loadavg if absent. */
+  readonly loadFile?: string;
   /** The worker stops in order after this time. It starts no task whose time limit is longer than the time left. */
   readonly lifetimeMs?: number;
   /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
   /** How long a task or handler has to end after it was cancelled, past its time limit or when the worker stops; 5 s if absent. */
   readonly cancelGraceMs?: number;
+  /** How many bytes of the files sent with jobs are kept for later tasks; 10 GiB if absent. */
+  readonly sentFilesBytes?: number;
   /** Added to the environment of its tasks and programs. */
   readonly env?: Readonly<Record<string, string>>;
   /** Start the shell of the first slot at once, not with the first task: for a worker whose tasks are commands. */
@@ -161,7 +180,12 @@ function openWorker(options: WorkerOptions): Worker {
   const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS } = options;
   const count = wholeNumber(options.slots ?? 1, "slots");
   // Throws for contradictory options before anything is opened.
-  const capacity = new Capacity({ ...options.resources, slots: count }, process.env);
+  const { resources: found, gpuVariable } = detectResources(process.env, options.detectFrom);
+  const all = Object.entries({ ...(options.detect === true ? found : {}), ...options.resources });
+  const own = Object.fromEntries(all.filter(([, amount]) => amount > 0));
+  // Tasks that do not ask for a device that was only found use it as they did before.
+  const hides = options.resources?.gpu !== undefined;
+  const capacity = new Capacity({ ...own, slots: count }, process.env, { gpuVariable, hides });
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const endsWithBroker = isInProcess(options.broker) && options.spool === false;
   const directory = openWorkerDirectory(dir, { shared: options.dir !== undefined && !endsWithBroker });
@@ -187,7 +211,7 @@ function openWorker(options: WorkerOptions): Worker {
   const modules: HandlerModule[] = [];
   const slots = openSlots({ count, now, env });
   if (options.startShell === true) slots.slots[0]?.prepare();
-  const files = new JobFiles(join(dir, "files"), capacity.hiddenDevicesEnv);
+  const files = new JobFiles(join(dir, "files"), capacity.hiddenDevicesEnv, options.missingDir);
   const name = options.name ?? `${hostname()}:${process.pid}`;
   const lifetime =
     options.lifetimeMs === undefined ? undefined : new Lifetime(options.lifetimeMs, now, () => leave("lifetime"));
@@ -195,6 +219,7 @@ function openWorker(options: WorkerOptions): Worker {
   const agent = new Agent(
     {
       ...{ directory, slots, files, services, capacity, log, now },
+      folders: new TaskFolders(dir, options.sentFilesBytes),
       ...(spool === undefined ? {} : { spool }),
       ...(lifetime === undefined ? {} : { lifetime }),
       ...(memory === undefined ? {} : { memory }),
@@ -207,6 +232,7 @@ function openWorker(options: WorkerOptions): Worker {
       tags: options.tags ?? [],
       reserveRequests: options.reserveRequests ?? 0,
       cancelGraceMs,
+      ...(options.tunnels === undefined ? {} : { tunnels: options.tunnels }),
       ...(options.idleTimeoutMs === undefined ? {} : { idleTimeoutMs: options.idleTimeoutMs }),
       onSlots: (count) => {
         for (const pool of [programs, ...modules]) pool.grow(count);
@@ -346,18 +372,20 @@ function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spo
 }
 
 function memoryWatch(options: WorkerOptions, log: Log, agent: () => Agent): MemoryWatch | undefined {
-  const { minMemory, memoryFile } = options;
-  if (minMemory === undefined) return undefined;
-  const onChange = (enough: boolean, available: number): void => {
-    const fields = { availableBytes: available, minBytes: minMemory };
-    if (enough) log.info(fields, "there is memory again: tasks start");
-    else
+  const { minMemory, maxLoad, memoryFile, loadFile } = options;
+  if (minMemory === undefined && maxLoad === undefined) return undefined;
+  const onChange = (why: string | undefined, available: number): void => {
+    const fields = { availableBytes: available, minBytes: minMemory, maxLoad };
+    if (why === undefined) log.info(fields, "memory and load are good again: tasks start");
+    else if (minMemory !== undefined && available < minMemory)
       log.warn(fields, `only ${mebibytes(available)} of memory are available, tasks wait for ${mebibytes(minMemory)}`);
+    else log.info(fields, `tasks wait: ${why}`);
     agent().announce();
   };
   return new MemoryWatch({
-    ...{ minBytes: minMemory, onChange, retry: () => agent().startPending() },
+    ...{ minBytes: minMemory, maxLoad, onChange, retry: () => agent().startPending() },
     ...(memoryFile === undefined ? {} : { file: memoryFile }),
+    ...(loadFile === undefined ? {} : { loadFile }),
   });
 }
 

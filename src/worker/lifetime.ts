@@ -1,9 +1,7 @@
-/**
- * When a worker stops by itself: after a fixed time, as under a batch system, and after an idle time.
- */
-
-/** Node treats a longer timeout as 1 ms. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+/** When a worker stops by itself, after a fixed or an idle time, and which tasks it returns because they would take longer. */
+import { MAX_TIMER_MS } from "../base/clock.js";
+import type { JobId } from "../model/ids.js";
+import type { AttemptRange } from "../protocols/laboro/messages.js";
 
 export class Lifetime {
   readonly #deadline: number;
@@ -72,6 +70,50 @@ export class IdleWatch {
 
   stop(): void {
     this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+}
+
+/**
+ * Returns tasks unstarted that need more time than the worker's remaining lifetime. A broker that ignores the lifetime
+ * may assign them to this worker again: so they are returned at most once a second, and wait here meanwhile.
+ */
+const RETURN_INTERVAL_MS = 1_000;
+
+export interface LifetimeFilterOptions {
+  readonly lifetime: Lifetime;
+  /** Its time request, or else its time limit. */
+  readonly timeNeeded: (job: JobId) => number | undefined;
+  /** Removes the prefetched tasks of these jobs and returns them. */
+  readonly takeTasks: (ofJob: (job: JobId) => boolean) => readonly AttemptRange[];
+  readonly returnTasks: (tasks: readonly AttemptRange[]) => void;
+}
+
+export class LifetimeFilter {
+  readonly #options: LifetimeFilterOptions;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: LifetimeFilterOptions) {
+    this.#options = options;
+  }
+
+  exceeds(job: JobId): boolean {
+    const needed = this.#options.timeNeeded(job);
+    return needed !== undefined && needed > this.#options.lifetime.remainingMs;
+  }
+
+  returnTooLong(): void {
+    if (this.#timer !== undefined) return;
+    const tasks = this.#options.takeTasks((job) => this.exceeds(job));
+    if (tasks.length === 0) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.returnTooLong();
+    }, RETURN_INTERVAL_MS);
+    this.#options.returnTasks(tasks);
+  }
+
+  stop(): void {
     clearTimeout(this.#timer);
   }
 }

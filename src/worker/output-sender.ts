@@ -55,7 +55,7 @@ export interface OutputSenderOptions {
   readonly onReady: () => void;
 }
 
-/** An attempt that relays is not read while more of its head than this waits to be sent. */
+/** The process of a relayed attempt is not read while this many bytes of its output wait to be sent. */
 const MAX_UNSENT_HEAD = 8 * 1024 * 1024;
 /** Bytes of output of all attempts that stay in memory, beside a little of each. The rest goes to the disk. */
 const SHARED_MEMORY = 32 * 1024 * 1024;
@@ -256,7 +256,7 @@ export class OutputSender {
     if (this.#held.size > 0) this.#options.onReady();
   }
 
-  /** What is held too long is sent from now on. */
+  /** Attempts that have run too long for their output to ride in the result: it is buffered and sent from now on. */
   #bufferDue(): void {
     if (this.#held.size === 0) return;
     const now = this.#options.now();

@@ -4,12 +4,12 @@
  * process of this worker are sent again.
  */
 
+import { Packr } from "msgpackr";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { DoneTask, TaskRef } from "../protocols/laboro/messages.js";
 import { type AttemptOutput, attemptKey, type OutputSender } from "./output-sender.js";
 import { OutputBuffer } from "./spool/output-buffer.js";
-import { decodeResult, encodeResult } from "./spool/result-codec.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import type { RunEnd } from "./task-runner.js";
 import type { TaskTracker } from "./task-tracker.js";
@@ -150,3 +150,21 @@ export class ResultReporter {
 }
 
 const clamp = (ms: number): number => Math.min(Math.max(ms, MIN_USUAL_MS), MAX_USUAL_MS);
+
+/** One spooled result as bytes: the end of the attempt, and its output where that is small. */
+const packr = new Packr({ useRecords: false, variableMapSize: true });
+
+export function encodeResult(done: DoneTask, packed: Uint8Array | undefined): Uint8Array {
+  return packr.pack(packed === undefined ? { done } : { done, packed });
+}
+
+/** Undefined if the bytes are not such a result. Their checksum was right, so another version wrote them. */
+export function decodeResult(bytes: Uint8Array): { done: DoneTask; packed?: Uint8Array } | undefined {
+  const entry = packr.unpack(bytes) as { done?: Partial<DoneTask>; packed?: Uint8Array } | null;
+  const { job, index, attempt, started, ended, outputBytes } = entry?.done ?? {};
+  const whole = [job, index, attempt, started, ended, outputBytes].every((value) => typeof value === "number");
+  if (!whole || entry?.done === undefined) return undefined;
+  return entry.packed === undefined
+    ? { done: entry.done as DoneTask }
+    : { done: entry.done as DoneTask, packed: entry.packed };
+}

@@ -29,7 +29,7 @@ export interface ServiceReply {
   readonly details?: ErrorDetails;
 }
 
-/** What a handler is told about its task. */
+/** What a handler knows of its task. */
 export type CallInfo = Pick<HandlerContext, "job" | "index" | "number" | "attempt" | "key" | "deadline" | "after">;
 
 export interface ResultsPage {

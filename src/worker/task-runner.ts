@@ -1,17 +1,19 @@
 /** Runs one task of any recipe and reports its outcome. */
 
-import { asLaboroError } from "../base/errors.js";
+import { asLaboroError, badInput } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import { MAX_VALUE, type Outcome, type OutputStream } from "../model/outcome.js";
-import type { Recipe } from "../model/recipe.js";
+import { type ProcessRecipe, type Recipe, withEntry } from "../model/recipe.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot } from "./capacity.js";
 import type { JobFiles } from "./job-files.js";
 import { LogFile } from "./log-file.js";
+import { MedianLimits, type RunningLimit } from "./median-limits.js";
 import type { Slots } from "./processes/index.js";
 import { type CallPort, type ResultsPage, ServiceCall, type ServiceReply, type Services } from "./services.js";
+import type { FileParts, TaskFolders } from "./task-folders.js";
 import type { PrefetchedTask } from "./task-tracker.js";
 
 /** The outcome without the length of the output, which the receiver of the output knows. */
@@ -32,6 +34,16 @@ export interface RunHandle {
   resume(): void;
 }
 
+/**
+ * A batch system or a service manager that ends a worker kills its tasks, too, perhaps first. A task that somebody else has killed ends this
+ * much later: if the worker stops meanwhile, the task is returned.
+ */
+const KILLED_TOGETHER_MS = 250;
+
+/** By the signal itself, or as a shell reports it. */
+const wasKilled = ({ signal = "", code = 0 }: RunEnd): boolean =>
+  ["SIGHUP", "SIGKILL", "SIGTERM"].includes(signal) || [129, 137, 143].includes(code);
+
 const NO_PROCESS = { pause: () => {}, resume: () => {} };
 
 /** Reads results of the job `of`, for a task of `job`, which came after it. */
@@ -42,6 +54,8 @@ export interface TaskRunnerDependencies {
   readonly files: JobFiles;
   readonly services: Services;
   readonly fetchResults: FetchResults;
+  readonly folders: TaskFolders;
+  readonly fileParts: FileParts;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -51,9 +65,12 @@ export class TaskRunner {
   readonly #files: JobFiles;
   readonly #services: Services;
   readonly #fetchResults: FetchResults;
+  readonly #folders: TaskFolders;
+  readonly #fileParts: FileParts;
   readonly #log: Log;
   readonly #now: () => number;
   readonly #limitGraceMs: number;
+  readonly #medianLimits = new MedianLimits();
 
   /** A task past its time limit has `limitGraceMs` to end. */
   constructor(deps: TaskRunnerDependencies, limitGraceMs: number) {
@@ -61,6 +78,8 @@ export class TaskRunner {
     this.#files = deps.files;
     this.#services = deps.services;
     this.#fetchResults = deps.fetchResults;
+    this.#folders = deps.folders;
+    this.#fileParts = deps.fileParts;
     this.#log = deps.log;
     this.#now = deps.now;
     this.#limitGraceMs = limitGraceMs;
@@ -70,9 +89,18 @@ export class TaskRunner {
     const started = this.#now();
     let timedOut = false;
     let timer: NodeJS.Timeout | undefined;
+    let median: RunningLimit | undefined;
+    let stopped = false;
+    let settle: (() => void) | undefined;
     const end = (how: RunEnd): void => {
       clearTimeout(timer);
-      sink.ended(timedOut ? { ...how, timedOut: true } : how);
+      median?.end(how.code === 0 && !timedOut ? how.ended - how.started : undefined);
+      settle = () => {
+        clearTimeout(timer);
+        sink.ended(timedOut ? { ...how, timedOut: true } : how);
+      };
+      if (stopped || timedOut || !wasKilled(how)) settle();
+      else timer = setTimeout(settle, KILLED_TOGETHER_MS);
     };
     let run: RunHandle;
     try {
@@ -92,25 +120,95 @@ export class TaskRunner {
       setImmediate(() => end({ started, ended: this.#now(), error: asLaboroError(cause).message }));
       return { ...NO_PROCESS, stop: () => {} };
     }
-    const { timeLimitMs } = job.limits;
-    if (timeLimitMs !== undefined) {
-      timer = setTimeout(
-        () => {
-          timedOut = true;
-          run.stop(this.#limitGraceMs);
-        },
-        Math.min(timeLimitMs, 2 ** 31 - 1),
-      );
-    }
-    return run;
+    const { timeLimitMs, timeLimitPercent } = job.limits;
+    const stop = (): void => {
+      timedOut = true;
+      run.stop(this.#limitGraceMs);
+    };
+    if (timeLimitMs !== undefined) timer = setTimeout(stop, Math.min(timeLimitMs, 2 ** 31 - 1));
+    if (timeLimitPercent !== undefined) median = this.#medianLimits.begin(task.job, timeLimitPercent, stop);
+    return {
+      ...run,
+      stop: (graceMs) => {
+        stopped = true;
+        if (settle === undefined) run.stop(graceMs);
+        else settle();
+      },
+    };
   }
 
   #start(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink, started: number): RunHandle {
     const { recipe } = job;
     if (recipe.kind === "call") return this.#call(recipe, task, job, sink, started);
+    if (recipe.files !== undefined) return this.#runWithFiles(task, job, recipe, acquired, sink, started);
+    return this.#runProcess(task, job, recipe, acquired, sink);
+  }
+
+  /** Gets the task's files, runs it in a folder of its own, and sends what it returns. Its slot is taken all the while. */
+  #runWithFiles(
+    task: PrefetchedTask,
+    job: JobRecipe,
+    recipe: ProcessRecipe,
+    acquired: AcquiredSlot,
+    sink: RunSink,
+    started: number,
+  ): RunHandle {
+    const { files = {}, ...plain } = recipe;
+    const { entry, index } = withEntry(task, recipe);
+    const values = { number: taskNumber({ ...job, recipe }, index), entry };
+    const stopped = new AbortController();
+    const whenStopped = new Promise<never>((_, reject) => {
+      stopped.signal.addEventListener("abort", () => reject(badInput("stopped while its files were on the way")));
+    });
+    whenStopped.catch(() => {});
+    let process: RunHandle | undefined;
+    const run = async (): Promise<RunEnd> => {
+      const making = this.#folders.make(task, files, values, this.#fileParts);
+      const folder = await Promise.race([making, whenStopped]).catch((cause: unknown) => {
+        void making.then((late) => this.#folders.remove(late)).catch(() => {});
+        throw cause;
+      });
+      try {
+        const end = await new Promise<RunEnd>((ended) => {
+          process = this.#runProcess(task, job, { ...plain, dir: folder }, acquired, { ...sink, ended });
+        });
+        process = undefined;
+        if (stopped.signal.aborted) return end;
+        const result = { values, succeeded: end.code === 0 };
+        const way = { parts: this.#fileParts, signal: stopped.signal };
+        const sending = this.#folders.returnFiles(task, folder, files, result, way);
+        return await Promise.race([sending, whenStopped]).then(
+          () => end,
+          (cause: unknown) => ({ ...end, error: [end.error, asLaboroError(cause).message].filter(Boolean).join("; ") }),
+        );
+      } finally {
+        this.#folders.remove(folder);
+      }
+    };
+    run().then(
+      (end) => sink.ended(end),
+      (cause: unknown) => sink.ended({ started, ended: this.#now(), error: asLaboroError(cause).message }),
+    );
+    return {
+      stop: (graceMs) => {
+        stopped.abort();
+        process?.stop(graceMs);
+      },
+      pause: () => process?.pause(),
+      resume: () => process?.resume(),
+    };
+  }
+
+  #runProcess(
+    task: PrefetchedTask,
+    job: JobRecipe,
+    recipe: ProcessRecipe,
+    acquired: AcquiredSlot,
+    sink: RunSink,
+  ): RunHandle {
     const shell = this.#slots.slots[acquired.slot];
     if (shell === undefined) throw new Error(`there is no slot ${acquired.slot}`);
-    const file = this.#logFile(task, job);
+    const file = this.#logFile(task, { ...job, recipe });
     const command = shell.run(this.#files.commandOf({ ...job, recipe }, task, acquired), {
       output: (stream, bytes) => {
         file?.write(bytes);

@@ -21,7 +21,7 @@ import type { AcquiredSlot, Capacity } from "./capacity.js";
 import type { HandlerMessages } from "./handler-messages.js";
 import type { JobFiles } from "./job-files.js";
 import type { Lifetime } from "./lifetime.js";
-import { LifetimeFilter } from "./lifetime-filter.js";
+import { LifetimeFilter } from "./lifetime.js";
 import type { MemoryWatch } from "./memory.js";
 import { type AttemptOutput, attemptKey, OutputSender } from "./output-sender.js";
 import type { Slots } from "./processes/index.js";
@@ -29,6 +29,7 @@ import { ResultReporter } from "./result-reporter.js";
 import type { Services } from "./services.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import type { WorkerDirectory } from "./spool/worker-directory.js";
+import type { TaskFolders } from "./task-folders.js";
 import { type RunEnd, type RunHandle, TaskRunner } from "./task-runner.js";
 import { type PrefetchedTask, TaskTracker } from "./task-tracker.js";
 
@@ -38,6 +39,7 @@ export interface WorkerDependencies {
   readonly spool?: ResultSpool;
   readonly slots: Slots;
   readonly files: JobFiles;
+  readonly folders: TaskFolders;
   readonly services: Services;
   readonly capacity: Capacity;
   /** Tasks start only while enough memory is available. Otherwise they are returned. */
@@ -102,7 +104,8 @@ export class WorkerTasks {
     this.#cancelGraceMs = cancelGraceMs;
     this.#onChange = onChange;
     this.#handlerMessages = handlerMessages;
-    this.#runner = new TaskRunner({ ...deps, fetchResults: handlerMessages.fetchResults }, cancelGraceMs);
+    const asked = { fetchResults: handlerMessages.fetchResults, fileParts: handlerMessages };
+    this.#runner = new TaskRunner({ ...deps, ...asked }, cancelGraceMs);
     this.#outputSender = new OutputSender({
       directory: deps.directory.outputDirectory,
       now: deps.now,
@@ -113,7 +116,10 @@ export class WorkerTasks {
     if (lifetime !== undefined) {
       this.#lifetimeFilter = new LifetimeFilter({
         lifetime,
-        timeLimitOf: (job) => this.#recipes.get(job)?.limits.timeLimitMs,
+        timeNeeded: (job) => {
+          const { timeLimitMs, timeRequestMs } = this.#recipes.get(job)?.limits ?? {};
+          return timeRequestMs ?? timeLimitMs;
+        },
         takeTasks: (ofJob) => this.#tracker.takeRanges(ofJob),
         returnTasks: (tasks) => this.#returnTasks(tasks),
       });
@@ -227,8 +233,10 @@ export class WorkerTasks {
         enough = memory?.hasEnough() !== false;
         return enough;
       };
-      for (let task = this.#tracker.startNext(fits); task !== undefined; task = this.#tracker.startNext(fits))
+      for (let task = this.#tracker.startNext(fits); task !== undefined; task = this.#tracker.startNext(fits)) {
+        memory?.taskStarted();
         this.#start(task);
+      }
       if (!enough) this.returnPrefetched();
     }
     this.#scheduleFlush();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { BrowserLogin, SESSION_MS } from "../../src/broker/access/browser-login.js";
+import { BrowserLogin, SESSION_MS } from "../../src/broker/access/auth.js";
 import { apiOf, ask, codeOf, openListener, post } from "./kit.js";
 
 /** As the dashboard does it: the code is sent where a token is. */

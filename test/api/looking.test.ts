@@ -3,6 +3,8 @@ import { describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
 import { BUCKET, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.js";
 import type { Client } from "../../src/entries/client.js";
+import { atEnd } from "../support/at-end.js";
+import { proxyTo } from "../support/proxy.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop } from "./kit.js";
@@ -77,7 +79,12 @@ describe("pages of workers", () => {
     expect(await names({})).toEqual(["carl", "anna", "bert"]);
     expect(await names({ order: "name" })).toEqual(["anna", "bert", "carl"]);
     expect(await names({ order: "name", from: 1, limit: 1 })).toEqual(["bert"]);
-    const job = await client.submit({ name: "long", recipe: sh("sleep 600"), tags: ["tag-anna"] });
+    const job = await client.submit({
+      name: "long",
+      recipe: sh("sleep 600"),
+      tags: ["tag-anna"],
+      entries: ["case 7"],
+    });
     await until("one is busy", async () => (await names({ state: "busy" })).length === 1);
     expect(await names({})).toEqual(["carl", "bert", "anna"]);
     expect(await names({ order: "busy", limit: 1 })).toEqual(["anna"]);
@@ -93,6 +100,12 @@ describe("pages of workers", () => {
     expect({ total, matching }).toEqual({ total: 3, matching: 1 });
     expect(workers[0]?.running).toMatchObject([{ job: job.id, index: 0, name: "long", attempt: 1 }]);
     expect(workers[0]?.position).toBe(2);
+    const one = async () => (await client.ask("workerPage", { id: workers[0]?.id ?? "" })).workers;
+    expect((await one()).map(({ name, running }) => [name, running[0]?.entry])).toEqual([["anna", "case 7"]]);
+    const machine = await until("its machine is known", async () => (await one())[0]?.machine);
+    expect(machine.cpus).toBeGreaterThan(0);
+    expect(machine.load).toBeGreaterThanOrEqual(0);
+    expect(machine.memory).toBeGreaterThan(machine.freeMemory);
     await job.cancel();
   });
 });
@@ -104,7 +117,9 @@ describe("the overview", () => {
     expect((await client.ask("overview", {})).problems).toMatchObject([
       { kind: "job-stuck", text: "lonely waits: no worker is connected", job: stuck.id, task: 1 },
     ]);
-    const one = worker({ name: "one", slots: 1 });
+    const network = await proxyTo(Number(new URL(broker.url).port));
+    atEnd(() => network.close());
+    worker({ name: "one", slots: 1, broker: network.url });
     await stuck.wait();
     const failing = await client.submit({
       name: "failing",
@@ -115,7 +130,7 @@ describe("the overview", () => {
     await until("it fails", async () => (await problems()).some(({ kind }) => kind === "job-failing"));
     const text = "failing: 1 of 1 tasks have failed so far";
     expect(await problems()).toMatchObject([{ kind: "job-failing", critical: true, text, job: failing.id }]);
-    broker.core.portOf(one.id)?.close("gone");
+    await network.close();
     await until("it is away", async () => (await problems()).some(({ kind }) => kind === "worker-disconnected"));
     expect((await problems()).map(({ kind }) => kind)).toEqual(["job-failing", "worker-disconnected"]);
     const { recentEvents, status } = await client.ask("overview", {});

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
-import { HTTP_STATUS } from "../../src/broker/api/errors.js";
+import { ERROR_CODES } from "../../src/base/errors.js";
+import { HTTP_STATUS } from "../../src/broker/api/json.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { apiOf, openListener } from "./kit.js";
 
@@ -98,6 +99,9 @@ describe("docs/reference/api.md", () => {
       ]),
     );
     expect(Object.fromEntries(rows)).toEqual(HTTP_STATUS);
+    const missing = Object.keys(ERROR_CODES).filter((code) => code.startsWith("LABORO_NO_SUCH_"));
+    expect(missing.length).toBeGreaterThan(4);
+    expect(missing.filter((code) => rows.get(code) !== 404)).toEqual([]);
   });
 });
 

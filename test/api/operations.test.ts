@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { plain } from "../../src/broker/api/json.js";
 import { OPERATIONS, type OperationName } from "../../src/broker/operations/index.js";
 import { TRUE } from "../support/recipes.js";
+import { SlurmStandIn } from "../support/slurm-stand-in.js";
 import { until } from "../support/wait.js";
 import { apiOf, openShop } from "./kit.js";
 
@@ -90,6 +91,13 @@ describe.each([
     expect(await ask("explain", { job, index: 0 })).toEqual({ reason: "its job is held" });
     expect(await ask("task", { job, index: 2 })).toMatchObject({ state: "waiting", attempt: 0, earlierAttempts: [] });
     expect(await ask("wait", { job, timeoutMs: 10 })).toEqual({ ended: false });
+    await ask("edit", { job, priority: 3 });
+    const open = await ask("submit", { recipe, entries: [], open: true });
+    expect(await ask("append", { job: open.job, entries: ["x", "y"] })).toEqual({ first: 0, count: 2 });
+    expect(await ask("job", { job: open.job })).toMatchObject({ open: true, count: 2 });
+    await ask("close", { job: open.job });
+    await ask("cancel", { job: open.job });
+    await ask("remove", { job: open.job });
     await ask("release", { job });
     await ask("hold", { job });
     await ask("release", { job });
@@ -107,6 +115,7 @@ describe.each([
       ],
     });
     expect(await ask("running", { job })).toEqual({ tasks: [] });
+    expect(await ask("waiting", { job })).toEqual({ tasks: [] });
     expect(await ask("usage", { job })).toMatchObject({ tasks: 3 });
     expect(await ask("task", { job, index: 1 })).toMatchObject({
       state: "failed",
@@ -119,6 +128,13 @@ describe.each([
       ended: true,
       attempt: 1,
     });
+    const files = { sent: [{ path: "in", size: 3, sha256: "0".repeat(64) }], returns: ["out"] };
+    const sender = await ask("submit", { recipe: { ...recipe, files }, entries: ["a"], held: true });
+    const part = { job: sender.job, file: 0, from: 0, bytes: "abc" };
+    expect(await ask("sendFile", part)).toEqual({ stored: 3 });
+    expect(await ask("returnedFiles", { job, index: 0 })).toEqual({ bytes: "" });
+    await ask("cancel", { job: sender.job });
+    await ask("remove", { job: sender.job });
     expect(await ask("workers")).toMatchObject({ workers: [{ name: "one", connected: true, total: { slots: 2 } }] });
     expect(await ask("request", { service: "shout", body: "hey", timeoutMs: 5000 })).toEqual({ body: "HEY" });
     expect(await ask("services")).toMatchObject({
@@ -177,6 +193,17 @@ describe.each([
     await ask("scheduleRemove", nightly);
     await ask("remove", { job: scheduled });
 
+    new SlurmStandIn();
+    const short = { allocator: "short", maxWorkers: 2, timeLimitMs: 3_600_000, dir: `${shop.dir}/files` };
+    expect(await ask("allocatorSet", short)).toMatchObject({ state: "active", allocations: [] });
+    expect(await ask("allocatorPause", { allocator: "short" })).toMatchObject({ state: "paused", pausedBy: "user" });
+    expect(await ask("allocatorResume", { allocator: "short" })).toMatchObject({ state: "active" });
+    expect(await ask("allocatorDryRun", { allocator: "short" })).toMatchObject({ asks: 0, accepted: true });
+    expect(await ask("allocator", { allocator: "short" })).toMatchObject({ name: "short", slots: 1 });
+    expect(await ask("allocators")).toMatchObject({ allocators: [{ name: "short" }] });
+    expect(await ask("allocatorLog", { allocator: "short" })).toMatchObject({ lines: { length: 3 } });
+    await ask("allocatorRemove", { allocator: "short" });
+
     expect(await ask("jobs", { key: "k1" })).toMatchObject({ jobs: [{ id: job }] });
     await ask("remove", { job });
     expect(await ask("clean", { keep: 0 })).toEqual({ removed: 1, jobs: [long] });
@@ -224,6 +251,9 @@ describe.each([
     });
     asked.add("stepBack");
     expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
+    expect(await ask("undrain", { worker: "one" })).toEqual({ worker: worker.id, drained: true });
+    expect(await ask("poolPause", { pool: "p", reason: "r" })).toEqual({});
+    expect(await ask("poolResume", { pool: "p" })).toEqual({ paused: true });
     expect(await ask("stop", { worker: worker.id })).toEqual({ worker: worker.id });
     expect(await ask("loginLink")).toMatchObject({ url: expect.stringContaining("/#login=") });
     await ask("drainBroker", { draining: true });
@@ -243,8 +273,11 @@ describe.each([
       "wait",
       "tasks",
       "running",
+      "waiting",
       "usage",
       "entries",
+      "close",
+      "append",
       "hold",
       "release",
       "cancel",
@@ -265,4 +298,15 @@ describe.each([
       expect(await code(name, { job })).toBe("LABORO_JOB_ENDED");
     expect(await code("request", { service: "none", timeoutMs: 20 })).toBe("LABORO_DEADLINE");
   });
+});
+
+it("refuses tasks and attempts beyond those that there can be, which no store would find", async () => {
+  const { client } = await openShop();
+  const { id: job } = await client.submit({ recipe: TRUE, held: true });
+  const far = Number.MAX_SAFE_INTEGER;
+  for (const name of ["output", "returnedFiles"] as const)
+    await expect(client.ask(name, { job, index: 0, attempt: far })).rejects.toThrow(
+      /^attempt: expected a whole number/,
+    );
+  await expect(client.ask("tasks", { job, from: far })).rejects.toThrow(/^from: expected a whole number/);
 });

@@ -85,6 +85,68 @@ describe("the results of a job", () => {
   });
 });
 
+describe("the tasks of a job", () => {
+  it("are found by their entries in every state; one of them has its command, and the jobs around it are named", async () => {
+    const { broker, client, worker } = await openShop();
+    const api = apiOf(broker);
+    const first = await client.submit({ recipe: TRUE, held: true });
+    const line = "case {} in a.csv) exit 0;; b.csv) exit 3;; *) sleep 600;; esac";
+    const recipe = { kind: "command" as const, argv: [line], shell: true, placeholders: true };
+    const entries = ["a.csv", "b.csv", "c.csv", "d.csv", "e e.csv", "f.txt"];
+    const job = await client.submit({ recipe, entries, after: [{ job: first.id }] });
+    const last = await client.submit({ recipe: TRUE, after: [{ job: job.id }] });
+    expect([await first.info(), await job.info(), await last.info()]).toMatchObject([
+      { dependents: [job.id] },
+      { waitsFor: [first.id], dependents: [last.id] },
+      { waitsFor: [job.id] },
+    ]);
+    expect(await client.ask("waiting", { job: job.id, limit: 1 })).toEqual({
+      tasks: [{ index: 0, number: 1 }],
+      next: 1,
+      reason: `its job waits for job ${first.id}`,
+    });
+    worker({ slots: 1 });
+    await first.release();
+    await until("the third runs", async () => (await client.ask("running", { job: job.id })).tasks[0]?.index === 2);
+    await client.ask("cancel", { job: job.id, tasks: [{ first: 3, last: 3 }] });
+    type Page = { tasks: { number: number; entry: string; state?: string }[]; next?: number; reason?: string };
+    const found = async (query: string): Promise<string[]> =>
+      ((await api(`/jobs/${job.id}/${query}`)).json as Page).tasks.map(({ number, entry }) => `${number} ${entry}`);
+    expect(await found("tasks?entry=*.csv")).toEqual(["1 a.csv", "2 b.csv"]);
+    expect(await found("tasks?entry=*b*&state=failed")).toEqual(["2 b.csv"]);
+    expect(await found("tasks?entry=?")).toEqual([]);
+    expect(await found("running?entry=c*")).toEqual(["3 c.csv"]);
+    expect(await found("waiting?entry=*")).toEqual(["5 e e.csv", "6 f.txt"]);
+    expect(await found("waiting?entry=*.csv")).toEqual(["5 e e.csv"]);
+    const { reason } = (await api(`/jobs/${job.id}/waiting`)).json as Page;
+    expect(reason).toMatch(/^(it is prefetched by|1 worker can take it, and is busy)/);
+    const { command } = (await api(`/jobs/${job.id}/tasks/4`)).json as { command: string };
+    expect(command).toBe("case 'e e.csv' in a.csv) exit 0;; b.csv) exit 3;; *) sleep 600;; esac");
+    const { durations, firstStart, tasks } = await client.ask("usage", { job: job.id });
+    expect(durations.reduce((sum, step) => sum + step.tasks, 0)).toBe(tasks);
+    expect(Date.now() - firstStart).toBeLessThan(60_000);
+    const array = await client.submit({
+      recipe: { ...recipe, argv: ["echo {}"], array: [{ first: 7, last: 12, step: 1 }] },
+    });
+    const wanted = await client.ask("waiting", { job: array.id, entry: "1?" });
+    expect(wanted.tasks.map(({ number }) => number)).toEqual([10, 11, 12]);
+    expect((await client.ask("task", { job: array.id, index: 1 })).command).toBe("echo 8");
+    await Promise.all([job.cancel(), array.cancel()]);
+  });
+
+  it("that wait are found behind many that have ended or were cancelled, a page at a time", async () => {
+    const { client, worker } = await openShop();
+    const job = await client.submit({ recipe: TRUE, count: 10_000_000, held: true });
+    await client.ask("cancel", { job: job.id, tasks: [{ first: 2, last: 9_999_996 }] });
+    expect((await client.ask("waiting", { job: job.id, limit: 3 })).next).toBe(9_999_998);
+    const { tasks, next } = await client.ask("waiting", { job: job.id, from: 2 });
+    expect([tasks.map(({ index }) => index), next]).toEqual([[9_999_997, 9_999_998, 9_999_999], undefined]);
+    await job.cancel();
+    expect(await client.ask("waiting", { job: job.id })).toEqual({ tasks: [] });
+    worker();
+  });
+});
+
 describe("entries", () => {
   it("come page by page, as they are", async () => {
     const { broker, client } = await openShop();

@@ -42,9 +42,10 @@ describe("a role", () => {
     }
   });
 
-  it("is needed to ask services over the link", async () => {
+  it("is needed to ask services over the link, and to get the files of tasks", async () => {
     const { broker } = await openShop();
     const client = await connect({ broker: broker.url, token: broker.tokenOf("read") ?? "" });
+    await expect(client.ask("returnedFiles", { job: 1, index: 0 })).rejects.toMatchObject({ code: "LABORO_FORBIDDEN" });
     await expect(client.request("any")).rejects.toMatchObject({ code: "LABORO_FORBIDDEN" });
     client.close();
   });

@@ -1,9 +1,14 @@
 import { expect, it } from "vitest";
+import { LaboroError } from "../../src/base/errors.js";
 import { SILENT } from "../../src/base/log.js";
 import { Core, type WorkerPort } from "../../src/broker/core.js";
+import { submit } from "../../src/broker/operations/jobs.js";
+import type { OperationContext } from "../../src/broker/operations/operation.js";
 import { DEFAULT_SETTINGS, type WorkerProfile } from "../../src/dispatch/index.js";
-import { SessionId, WorkerId } from "../../src/model/ids.js";
+import { JobId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { ModelWorld } from "../store/model-store.js";
+import { TRUE } from "../support/recipes.js";
+import { until } from "../support/wait.js";
 
 const PORT: WorkerPort = {
   ...{ assign: () => {}, retract: () => {}, cancel: () => {}, call: () => {}, cancelCall: () => {} },
@@ -29,5 +34,24 @@ it("a worker whose connection ends while it joins is not taken for connected", a
   // The same session may join later.
   await core.workerJoins(PROFILE, [], port);
   expect(core.portOf(PROFILE.id)).toBe(port);
+  await core.stop();
+});
+
+const context = { role: "admin", signal: new AbortController().signal } as unknown as OperationContext;
+
+it("tasks that cannot be sent to their worker fail with the reason, and the broker goes on", async () => {
+  const store = new ModelWorld({ shared: false }).store();
+  const core = await Core.open(store, DEFAULT_SETTINGS, SILENT, (cause) => {
+    throw cause;
+  });
+  const refuse = (): never => {
+    throw new LaboroError("LABORO_BODY_TOO_LARGE", "TASKS cannot be sent");
+  };
+  await core.workerJoins(PROFILE, [], { ...PORT, assign: refuse });
+  const answer = await submit.perform(core, submit.input.read({ recipe: TRUE, count: 3 }, ""), context);
+  const job = JobId(answer.job);
+  await until("the job has ended", async () => (await store.job(job))?.ended);
+  const { results } = await store.results(job, { from: 0, limit: 10 });
+  expect(results.map(({ error }) => error)).toEqual(Array(3).fill("LABORO_BODY_TOO_LARGE: TASKS cannot be sent"));
   await core.stop();
 });

@@ -2,6 +2,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe } from "vitest";
 import { type Opened, openChromium } from "./chromium.js";
 import { closeScenes } from "./scene.js";
+import { describeAllocators } from "./suite/allocators.js";
 import { describeConversations } from "./suite/conversations.js";
 import { describeJob } from "./suite/job.js";
 import { describeKeyboard } from "./suite/keyboard.js";
@@ -33,6 +34,7 @@ describe("the dashboard", { timeout: 180_000 }, () => {
   describe("a job", () => describeJob(browser));
   describe("workers", () => describeWorkers(browser));
   describe("schedules", () => describeSchedules(browser));
+  describe("allocators", () => describeAllocators(browser));
   describe("conversations", () => describeConversations(browser));
   describe("by keyboard", () => describeKeyboard(browser));
   describe("for who may only look", () => describeReadOnly(browser));

@@ -78,8 +78,11 @@ export interface Jobs {
 export async function submitJobs({ client }: Scene): Promise<Jobs> {
   const failed = await client.submit({
     name: "fit-models",
-    recipe: sh(`${COLOURFUL}; exit $(( LABORO_TASK % 4 == 0 ? 3 : 0 ))`),
-    count: 24,
+    recipe: {
+      ...sh(`${COLOURFUL}; exit $(( LABORO_TASK % 4 == 0 ? 3 : 0 ))`),
+      ...{ dir: "/", env: { DATASET: "secret-1", OMP_NUM_THREADS: "1" } },
+    },
+    entries: Array.from({ length: 24 }, (_, at) => `seed=${at + 1} rate=0.${(at % 3) + 1}`),
   });
   await failed.wait();
   const done = await client.submit({

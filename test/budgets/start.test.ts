@@ -23,26 +23,50 @@ const SLOW = [
 /** Newer ones use Node's own code cache, which loads what a file names. */
 const hasOwnLoader = Number(process.versions.node.split(".")[0]) < 22;
 
+/** What a run of the command has loaded of Node when it ends. Its threads end, and write their own lists, before it. */
+async function modulesOf(
+  args: readonly string[],
+  dir: string,
+  env: Readonly<Record<string, string>>,
+): Promise<string[]> {
+  const list = join(dir, "list");
+  const hook = join(dir, "hook.cjs");
+  writeFileSync(
+    hook,
+    `process.on("exit", () => require("fs").writeFileSync(${JSON.stringify(list)}, process.moduleLoadList.join("\\n")));`,
+  );
+  const code = await new Promise((resolve) => {
+    const child = spawn(process.execPath, ["--require", hook, LABORO, ...args], {
+      ...{ cwd: dir, stdio: "ignore" },
+      env: { PATH: process.env.PATH, HOME: dir, ...env },
+    });
+    child.on("exit", resolve);
+  });
+  expect(code).toBe(0);
+  const loaded = readFileSync(list, "utf8").split("\n");
+  expect(loaded.length).toBeGreaterThan(50);
+  return loaded;
+}
+
+function newFolder(): string {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-start-"));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+const among = (loaded: readonly string[], names: readonly string[]): string[] =>
+  names.filter((name) => loaded.includes(`NativeModule ${name}`));
+
 describe.skipIf(!hasOwnLoader)("a verb that asks a running broker", () => {
   it.each([["status"], ["submit", "true"], ["workers"]])("loads no slow module of Node: %s", async (...args) => {
-    const dir = mkdtempSync(join(tmpdir(), "laboro-start-"));
-    atEnd(() => rmSync(dir, { recursive: true, force: true }));
-    const broker = await startBroker({ dir: join(dir, "data"), port: 0 });
+    const dir = newFolder();
+    const data = join(dir, "data");
+    const broker = await startBroker({ dir: data, port: 0 });
     atEnd(() => broker.stop());
-    const list = join(dir, "list");
-    const hook = join(dir, "hook.cjs");
-    writeFileSync(
-      hook,
-      `process.on("exit", () => require("fs").writeFileSync(${JSON.stringify(list)}, process.moduleLoadList.join("\\n")));`,
-    );
-    const env = { PATH: process.env.PATH, HOME: dir, LABORO_DATA: join(dir, "data") };
-    const run = (): Promise<number | null> =>
-      new Promise((resolve) => {
-        spawn(process.execPath, ["--require", hook, LABORO, ...args], { env, stdio: "ignore" }).on("exit", resolve);
-      });
-    expect(await run()).toBe(0);
-    const loaded = readFileSync(list, "utf8").split("\n");
-    expect(loaded.length).toBeGreaterThan(50);
-    expect(SLOW.filter((name) => loaded.includes(`NativeModule ${name}`))).toEqual([]);
+    expect(among(await modulesOf(args, dir, { LABORO_DATA: data }), SLOW)).toEqual([]);
   });
+});
+
+it.skipIf(!hasOwnLoader)("a run with a broker of its own loads nothing for TLS", async () => {
+  expect(among(await modulesOf(["run", "true"], newFolder(), {}), ["_tls_wrap", "https"])).toEqual([]);
 });

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ResFile } from "../../src/protocols/runexp/broker/incoming-result.js";
+import { ProgressOutput, progressOptions } from "../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { Aftermath, findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
-import { ProgressOutput, progressOptions } from "../../src/protocols/runexp/experiments/progress-output.js";
 
 let dir: string;
 beforeEach(() => {

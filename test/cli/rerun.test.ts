@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openCliShop, sh } from "./support/cli.js";
@@ -21,5 +21,31 @@ describe("laboro rerun", () => {
     expect((await shop.laboro(["rerun", "last"])).stdout).toBe("job 1 has no task that has failed or was cancelled\n");
     expect((await shop.laboro(["rerun", "1.1", "--all"])).stdout).toBe("1 task of job 1 runs again\n");
     expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("with --with-dependents runs what was cancelled by the failure, in its order", async () => {
+    const shop = await openCliShop();
+    const step = (name: string) => ({ ...sh(`test -e mended && echo ${name} >> steps`), dir: shop.dir });
+    const first = await shop.client.submit({ recipe: step("a"), name: "first" });
+    for (const [name, after] of [
+      ["b", "first"],
+      ["c", "any:2"],
+      ["d", "2"],
+    ] as const)
+      await shop.laboro(["submit", "--after", after, "--name", name, "--dir", shop.dir, `echo ${name} >> steps`]);
+    await shop.laboro(["submit", "--name", "other", "false"]);
+    shop.worker();
+    expect(await first.wait()).toBe("failed");
+    expect(await shop.client.job(4).wait()).toBe("cancelled");
+    await shop.client.job(3).wait();
+    writeFileSync(join(shop.dir, "mended"), "");
+    const { stdout, stderr } = await shop.laboro(["rerun", "1", "--failed", "--with-dependents"]);
+    expect(stderr).toBe("");
+    expect(stdout).toBe(`1 task of job 1 runs again\n1 task of job 2 runs again\n1 task of job 4 runs again\n`);
+    expect(await shop.client.job(4).wait()).toBe("succeeded");
+    expect(readFileSync(join(shop.dir, "steps"), "utf8")).toBe("c\na\nb\nd\n");
+    expect((await shop.laboro(["submit", "--after", "nobody", "true"])).stderr).toContain(
+      "--after nobody: there is no job of the name nobody (LABORO_NO_SUCH_JOB)",
+    );
   });
 });

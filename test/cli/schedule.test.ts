@@ -150,7 +150,7 @@ describe("laboro schedule", () => {
     const said = async (...args: string[]) => (await shop.laboro(["schedule", ...args])).stderr;
     expect(await said("add", "a/b", "--every", "1h", "--", "x")).toContain('such as nightly, got "a/b"');
     expect(await said("pause")).toContain("which schedule? laboro schedule pause NAME, such as nightly");
-    expect(await said("pause", "a", "--cron", "0 3 * * *")).toContain("takes no --cron: add and edit do");
-    expect(await said("run", "a", "true")).toContain("takes no true");
+    expect(await said("pause", "a", "--cron", "0 3 * * *")).toContain("got --cron; add and edit take more");
+    expect(await said("run", "a", "true")).toContain("takes one name and nothing else, got true");
   });
 });

@@ -15,7 +15,7 @@ describe("a selector", () => {
         ],
       },
     });
-    expect(parseSelector("1_000-2_000")).toEqual({ jobs: { kind: "some", ids: [{ first: 1000, last: 2000 }] } });
+    expect(parseSelector("1000-2000")).toEqual({ jobs: { kind: "some", ids: [{ first: 1000, last: 2000 }] } });
   });
 
   it("names tasks of one job", () => {
@@ -24,7 +24,7 @@ describe("a selector", () => {
       { first: 12, last: 12 },
     ]);
     expect(parseSelector("last.0")).toEqual({ jobs: { kind: "last" }, tasks: [{ first: 0, last: 0 }] });
-    expect(parseTaskSelector("3.1_2")).toMatchObject({ number: 12 });
+    expect(parseTaskSelector("3.12")).toMatchObject({ number: 12 });
     expect(parseTaskSelector("last")).toEqual({ job: { kind: "last" } });
   });
 
@@ -37,7 +37,8 @@ describe("a selector", () => {
     ["x", "last, all, or numbers"],
     ["0", "job numbers from 1"],
     ["4-1", "the smaller number first, 1-4"],
-    ["1__0", "last, all, or numbers"],
+    ["7_3", "7.3 where Slurm has 7_3"],
+    ["7_[3-9]", "7.3 where Slurm has 7_3"],
     ["-1", "last, all, or numbers"],
     ["1.", "JOB.TASKS"],
     ["1.2.3", "JOB.TASKS"],

@@ -185,7 +185,7 @@ describe("laboro status", () => {
     expect([code, stderr]).toEqual([0, ""]);
   });
 
-  it("with --watch redraws a job until it has ended, with its rate, and wants a terminal", async () => {
+  it("with --watch redraws a job until it has ended, with its rate, also in the list, and wants a terminal", async () => {
     const shop = await openCliShop();
     shop.worker({ slots: 1 });
     const open = (task: number): void => writeFileSync(join(shop.dir, `open${task}`), "");
@@ -198,8 +198,23 @@ describe("laboro status", () => {
         shown = stdout;
       },
     });
+    let listed = (): string => "";
+    let endList = (): void => {};
+    const listing = shop.laboro(["status", "--watch"], {
+      columns: 120,
+      env: { NO_COLOR: "1" },
+      started: (child, stdout) => {
+        listed = stdout;
+        endList = () => child.kill();
+      },
+    });
     await until("it is there", () => shown().includes("0 of 3 tasks done: 1 running, 2 waiting"));
+    await until("it is listed", () => listed().includes(" 0/3 "));
+    expect(listed()).not.toContain("RATE");
     open(1);
+    await until("the list has its rate", () => /RATE +LEFT +AGE[\s\S]*? 1\/3 +1 +\d+(\.\d)?\/s +\S+ +/.test(listed()));
+    endList();
+    await listing;
     await until("it moves", () => /1 of 3 tasks done: .* 1 waiting, \d+(\.\d)?\/s, \S+ left/.test(shown()));
     open(2);
     open(3);

@@ -31,7 +31,9 @@ describe("laboro stop", () => {
     const job = await shop.client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 3 });
     expect(await job.wait()).toBe("succeeded");
     shop.broker.core.portOf(worker.id)?.close("a test");
-    await until("it has joined again", async () => (await shop.client.workers())[0]?.connected === true);
+    const joins = async () =>
+      (await shop.client.ask("events", { after: 0 })).events.filter(({ kind }) => kind === "worker-joined");
+    await until("it has joined again", async () => (await joins()).length === 2);
     expect(await total()).toEqual([1]);
   });
 

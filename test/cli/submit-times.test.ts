@@ -21,6 +21,9 @@ describe("laboro submit, with times and keys", () => {
       ["--in", "1h", "--at", "2126-12-24"],
       ["--at", "tomorrow"],
       ["--key-for", "1d"],
+      ["--retry-on", "75"],
+      ["--retries", "2", "--never-on", "300"],
+      ["--retries", "2", "--retry-on", "0"],
       ["--key", "k", "--if-exists", "maybe"],
     ])
       expect((await shop.laboro(["submit", ...words, "true"])).code).toBe(2);
@@ -106,5 +109,7 @@ in = "1h"
     expect((await shop.laboro(["status", "1"])).stdout).toContain(
       "3 retries (first after 1s; times 2.5; at most 5m; jitter 0.2; on 75, 137, timeout; never on 2)",
     );
+    await shop.laboro(["submit", "--keep", "none", "--keep-failed", "1d", "true"]);
+    expect((await shop.laboro(["status", "4"])).stdout).toContain("for ever, 1d if it does not succeed");
   });
 });

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openOnce } from "../support/at-end.js";
@@ -27,6 +27,10 @@ describe("laboro submit", () => {
       "2",
       "--resource",
       "gpu=1",
+      "--resource",
+      "mem=all",
+      "--time-request",
+      "2h",
       "--priority",
       "-5",
       "--time-limit",
@@ -53,9 +57,16 @@ describe("laboro submit", () => {
       state: "held",
       pool: "p",
       tags: ["big"],
-      needs: { slots: 2, gpu: 1 },
+      needs: { slots: 2, gpu: 1, mem: "all" },
       priority: -5,
-      limits: { retries: 3, crashLimit: 2, maxFails: 4, maxRunning: 5, timeLimitMs: 5_400_000 },
+      limits: {
+        retries: 3,
+        crashLimit: 2,
+        maxFails: 4,
+        maxRunning: 5,
+        timeLimitMs: 5_400_000,
+        timeRequestMs: 7_200_000,
+      },
       recipe: { argv: ["work", "{}"], dir: "/tmp", env: { A: "b c" }, array: [{ first: 1, last: 10, step: 3 }] },
     });
   });
@@ -190,5 +201,72 @@ command = ["touch", "ready"]
     expect(stderr).toContain(named);
     expect(code).toBe(2);
     expect((await shop.client.jobs()).jobs).toEqual([]);
+  });
+});
+
+describe("laboro submit --array beside a list", () => {
+  it("makes tasks of these entries only, which keep their numbers", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const file = join(shop.dir, "list");
+    writeFileSync(file, "a\nb\nc\nd\ne\n");
+    await shop.laboro(["submit", "--each-line", file, "--array", "5,2-3", "echo {#} {}"]);
+    await shop.laboro(["wait", "1"]);
+    expect((await shop.laboro(["logs", "1.5"])).stdout).toBe("5 e\n");
+    expect((await shop.laboro(["logs", "1.2"])).stdout).toBe("2 b\n");
+    expect((await shop.laboro(["logs", "1.1"])).stderr).toContain("job 1 has tasks 2, 3, 5, not 1");
+    const stderrOf = async (array: string) =>
+      (await shop.laboro(["submit", "--array", array, "echo", ":::", "a", "b"])).stderr;
+    expect(await stderrOf("1-3")).toContain("--array: expected numbers from 1 to 2, the tasks of the list, got 3");
+    expect(await stderrOf("0-1")).toContain("--array: expected numbers from 1 to 2, the tasks of the list, got 0");
+  });
+
+  it("of run, resumes with the numbers of the list", async () => {
+    const shop = await openCliShop();
+    const words = ["-k", "echo {#} {}", ":::", "a", "b", "c", "d"];
+    const run = async (array: string) =>
+      (await shop.laboro(["run", "--local", "--array", array, ...words], { cwd: shop.dir })).stdout;
+    expect(await run("3-4")).toBe("3 c\n4 d\n");
+    expect(await run("1-4")).toBe("1 a\n2 b\n3 c\n4 d\n");
+  });
+});
+
+describe("laboro submit --stdout and --stderr", () => {
+  it("write to files with placeholders in the task's directory; a retry keeps what the attempt before wrote", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const files = ["--dir", shop.dir, "--stdout", "out dir/{#}-{/.}.txt", "--stderr", "err/$HOME.{}"];
+    const options = [...files, "--retries", "1", "--retry-wait", "0"];
+    const line = 'echo "out {} $LABORO_ATTEMPT"; echo "err $LABORO_ATTEMPT" >&2; test $LABORO_ATTEMPT = 2';
+    expect(await shop.laboro(["submit", ...options, line, ":::", "a.x", "b'y"])).toMatchObject({ code: 0 });
+    const program = ["--", "sh", "-c", 'echo "prog $1"; exit 3', "sh", "{}"];
+    await shop.laboro(["submit", "--dir", shop.dir, "--stdout", "prog.{}", "--array", "7", ...program]);
+    expect(await shop.client.job(1).wait()).toBe("succeeded");
+    const read = (name: string) => readFileSync(join(shop.dir, name), "utf8");
+    expect([read("out dir/1-a.txt"), read("out dir/1-a.txt~1")]).toEqual(["out a.x 2\n", "out a.x 1\n"]);
+    expect([read("out dir/2-b'y.txt"), read("err/$HOME.b'y"), read("err/$HOME.a.x~1")]).toEqual([
+      "out b'y 2\n",
+      "err 2\n",
+      "err 1\n",
+    ]);
+    expect(await shop.client.job(1).text(0)).toBe("");
+    expect(await shop.client.job(2).wait()).toBe("failed");
+    expect([read("prog.7"), (await shop.client.job(2).info()).name]).toEqual(["prog 7\n", "sh"]);
+  });
+
+  it("of one alone leaves the other to laboro, and of both the same makes one file", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const line = "echo out; echo err >&2";
+    await shop.laboro(["submit", "--dir", shop.dir, "--stderr", "e", line]);
+    await shop.laboro(["submit", "--dir", shop.dir, "--stdout", "both", "--stderr", "both", line]);
+    await shop.laboro(["wait", "1-2"]);
+    expect(await shop.client.job(1).text(0)).toBe("out\n");
+    expect(readFileSync(join(shop.dir, "e"), "utf8")).toBe("err\n");
+    expect(readFileSync(join(shop.dir, "both"), "utf8").split("\n").sort()).toEqual(["", "err", "out"]);
+    const stderrOf = async (...words: string[]) => (await shop.laboro(["submit", ...words])).stderr;
+    expect(await stderrOf("--output", "a", "--stdout", "b", "true")).toContain("--output is for all output");
+    expect(await stderrOf("--stdout", "", "true")).toContain("--stdout and --stderr need a path");
+    expect(await stderrOf("--stdout", "x", "--service", "s")).toContain("--stdout cannot be used with --service");
   });
 });

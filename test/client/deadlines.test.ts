@@ -55,7 +55,7 @@ describe("a client without a broker", () => {
 
   it("refuses a time that is none", async () => {
     const { client } = await openShop();
-    for (const timeoutMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY])
+    for (const timeoutMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, "5" as unknown as number])
       await expect(client.request("x", "", { timeoutMs })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
-import type { EndedTask } from "../../src/model/progress.js";
+import type { EndedTask } from "../../src/model/outcome.js";
 import type { ToClient } from "../../src/protocols/laboro/messages.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";

@@ -16,14 +16,21 @@ const job = fc.record({
   slots: fc.integer({ min: 1, max: 3 }),
   retries: fc.integer({ min: 0, max: 2 }),
   maxRunning: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined }),
-  maxFails: fc.option(fc.integer({ min: 0, max: 2 }), { nil: undefined }),
+  halt: fc.option(
+    fc.record({
+      on: fc.constantFrom("fail", "fail", "success", "done"),
+      count: fc.integer({ min: 1, max: 3 }),
+      now: fc.boolean(),
+    }),
+    { nil: undefined },
+  ),
   named: fc.constantFrom(undefined, undefined, ["api"], ["disk"], ["api", "disk"]),
 });
 
 const LIMITS = { api: { running: 3, rate: { starts: 5, intervalMs: 30 } }, disk: { running: 2 } };
 
 function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never): JobSpec {
-  const { count, priority, slots, retries, maxRunning, maxFails, named } = given;
+  const { count, priority, slots, retries, maxRunning, halt, named } = given;
   return {
     name: "j",
     recipe: TRUE,
@@ -34,7 +41,7 @@ function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never):
       ...DEFAULT_LIMITS,
       retries,
       ...(maxRunning === undefined ? {} : { maxRunning }),
-      ...(maxFails === undefined ? {} : { maxFails }),
+      ...(halt === undefined ? {} : { halt }),
       ...(named === undefined ? {} : { named }),
     },
     after: [],

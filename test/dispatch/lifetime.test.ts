@@ -19,6 +19,15 @@ describe("a worker that will end", () => {
     expect(broker.at("short").sort()).toEqual([`${fits}.0`, `${open}.0`]);
   });
 
+  it("takes no task whose time request it does not meet; the request goes before the time limit", () => {
+    const broker = new Workbench();
+    broker.join("short", { slots: 2, leavesAt: broker.now + 60_000 });
+    const wants = broker.submit({ timeRequestMs: 61_000, timeLimitMs: 1_000 });
+    const modest = broker.submit({ timeRequestMs: 59_000, timeLimitMs: 600_000 });
+    expect(broker.at("short")).toEqual([`${modest}.0`]);
+    expect(broker.why(`${wants}.0`)).toContain("ends before the time request");
+  });
+
   it("leaves them to a worker that stays", () => {
     const broker = new Workbench();
     broker.join("short", { slots: 2, leavesAt: broker.now + 60_000 });

@@ -36,13 +36,13 @@ export class MixedHistory {
     const known = broker.state.workers.get(WorkerId(name));
     switch (step.kind) {
       case "submit": {
-        const { maxRunning, maxFails, service, delay, ...rest } = step.job;
+        const { maxRunning, halt, service, delay, ...rest } = step.job;
         if (broker.world.jobs.size >= 6) return;
         broker.submit({
           ...rest,
           ...delay,
           ...(maxRunning === undefined ? {} : { maxRunning }),
-          ...(maxFails === undefined ? {} : { maxFails }),
+          ...(halt === undefined ? {} : { halt }),
           ...(service === undefined ? {} : { service }),
         });
         return;
@@ -118,6 +118,14 @@ export class MixedHistory {
         if (known?.connected === true && !broker.at(name).includes(`${1 + (step.many % 6)}.${step.index}`))
           broker.reclaim(name, `${1 + (step.many % 6)}.${step.index}`);
         return;
+      case "undrain":
+        broker.undrain(name);
+        return;
+      case "edit": {
+        const id = 1 + (step.at % 6);
+        if (broker.world.jobs.has(id as never)) broker.edit(id, step.changes);
+        return;
+      }
       case "hold":
         broker.hold(1 + (step.at % 6), step.held);
         return;

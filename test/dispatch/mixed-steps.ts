@@ -1,5 +1,6 @@
 /** What may happen in a mixed history, and to which workers. */
 import fc from "fast-check";
+import { ALL } from "../../src/model/recipe.js";
 
 const SERVICES = ["echo", "sum"];
 const nat = fc.nat(9);
@@ -19,7 +20,7 @@ export const livelyWorkers = fc.array(
 const job = fc.record({
   count: fc.integer({ min: 1, max: 15 }),
   slots: fc.integer({ min: 1, max: 4 }),
-  needs: fc.record({ gpu: fc.constantFrom(0, 0, 0.5, 1, 2) }),
+  needs: fc.record({ gpu: fc.constantFrom(0, 0, 0.5, 1, 2, ALL) }),
   priority: fc.integer({ min: 0, max: 2 }),
   retries: fc.nat(2),
   retry: fc.record({ jitter: fc.constantFrom(0, 0.5), factor: fc.constantFrom(1, 3), never: fc.constantFrom([], [1]) }),
@@ -32,7 +33,14 @@ const job = fc.record({
     { at: 1_060_000 },
   ),
   maxRunning: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined }),
-  maxFails: fc.option(fc.nat(2), { nil: undefined }),
+  halt: fc.option(
+    fc.record({
+      on: fc.constantFrom("fail", "fail", "success", "done"),
+      count: fc.integer({ min: 1, max: 3 }),
+      now: fc.boolean(),
+    }),
+    { nil: undefined },
+  ),
   service: fc.option(fc.constantFrom(...SERVICES), { nil: undefined }),
 });
 
@@ -70,6 +78,18 @@ const step = fc.oneof(
   { weight: 6, arbitrary: fc.record({ kind: fc.constant("reply" as const), at: nat }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("forget" as const), at: nat }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("cancel" as const), at: nat, first: nat, length: nat }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("edit" as const),
+      at: nat,
+      changes: fc.record(
+        { priority: nat, maxRunning: fc.integer({ min: 1, max: 4 }), timeLimitMs: nat },
+        { requiredKeys: [] },
+      ),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("undrain" as const), at: nat }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("hold" as const), at: nat, held: fc.boolean() }) },
   {
     weight: 4,

@@ -185,8 +185,10 @@ export class Simulation {
       this.#tell(broker, (other, out) => onProgress(other.state, out, job, progress, this.now));
     });
     for (const write of writes) {
+      // What the store has of it: a halt leaves out the tasks that any broker's workers have.
+      const { cancels = [] } = (write.op === "cancel" ? this.world.jobs.get(write.job)?.job : undefined) ?? {};
       if (write.op === "cancel")
-        this.#tell(broker, (other, out) => onRemoteCancel(other.state, out, write.job, write.ranges));
+        this.#tell(broker, (other, out) => onRemoteCancel(other.state, out, write.job, cancels));
       if (write.op === "hold")
         this.#tell(broker, (other, out) => onRemoteHold(other.state, out, write.job, write.held, this.now));
     }

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { ALL } from "../../src/model/recipe.js";
 import { Workbench } from "./workbench.js";
 
 /** Two workers of four slots, full of narrow tasks; many more wait. */
@@ -199,3 +200,23 @@ function heldAt(broker: Workbench, name: string) {
       : [],
   );
 }
+
+describe("a task that needs all of a resource", () => {
+  it("waits until nothing else uses it, and keeps others from it", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 4, room: { gpu: 2 } });
+    broker.join("b", { slots: 4 });
+    const part = broker.submit({ needs: { gpu: 0.5 } });
+    const whole = broker.submit({ count: 2, needs: { gpu: ALL } });
+    const plain = broker.submit({ count: 2 });
+    expect(broker.at("a")).toContain(`${part}.0`);
+    expect(broker.at("a")).not.toContain(`${whole}.0`);
+    broker.finish("a", [`${part}.0`]);
+    expect(broker.at("a")).toContain(`${whole}.0`);
+    expect(broker.at("a")).not.toContain(`${whole}.1`);
+    broker.finish("a", [`${whole}.0`]);
+    expect(broker.at("a")).toContain(`${whole}.1`);
+    expect([...broker.at("a"), ...broker.at("b")]).toContain(`${plain}.1`);
+    expect(broker.worker("a").free.gpu).toBe(0);
+  });
+});

@@ -16,12 +16,15 @@ import {
   onCommitted,
   onDone,
   onDrain,
+  onEachEnded,
   onForgive,
   onHalt,
   onHold,
   onJobAdded,
+  onJobEdited,
   onJobsDue,
   onOpened,
+  onPoolPaused,
   onReclaim,
   onReply,
   onRequest,
@@ -31,6 +34,7 @@ import {
   onSlots,
   onStarted,
   onTimer,
+  onUndrain,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,
@@ -47,11 +51,14 @@ import {
 import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/rerun.js";
 import { claimOf } from "../../src/dispatch/state.js";
 import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
-import { DEFAULT_LIMITS, type Job, type JobEnd, type Limits } from "../../src/model/job.js";
+import { DEFAULT_LIMITS, type Job, type JobChanges, type JobEnd, type Limits } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import type { Ranges } from "../../src/model/ranges.js";
+import type { Write } from "../../src/model/store.js";
 import { ModelWorld } from "../store/model-store.js";
 import { TRUE } from "../support/recipes.js";
+
+type EditWrite = Extract<Write, { op: "edit" }>;
 
 export interface JobWish extends Partial<Limits> {
   readonly acceptedBy?: string;
@@ -62,8 +69,9 @@ export interface JobWish extends Partial<Limits> {
   readonly pool?: string;
   readonly tags?: readonly string[];
   readonly service?: string;
-  readonly after?: readonly { readonly job: number; readonly any?: boolean }[];
+  readonly after?: readonly { readonly job: number; readonly any?: boolean; readonly each?: true }[];
   readonly held?: boolean;
+  readonly open?: true;
   /** Of a delayed job: one of the two. */
   readonly delayMs?: number;
   readonly at?: number;
@@ -97,6 +105,8 @@ export class Workbench {
   clockAhead = 0;
   /** Delayed jobs whose time has come once. */
   readonly #due = new Set<JobId>();
+  /** Their limit was lowered, and they may run more until some have ended. */
+  readonly #overLimit = new Set<JobId>();
   #requests = 0;
   #joins = 0;
 
@@ -158,7 +168,9 @@ export class Workbench {
         const claimed = tasks.filter(({ index }) => claimOf(worker, id, index) !== undefined).length;
         most += Math.min(claimed, this.atOnce.get(`${name} ${id}`) ?? claimed);
       }
-      if (most > maxRunning) throw new Error(`job ${id}: ${most} tasks may run at once, ${maxRunning} are allowed`);
+      if (most <= maxRunning) this.#overLimit.delete(id);
+      else if (!this.#overLimit.has(id))
+        throw new Error(`job ${id}: ${most} tasks may run at once, ${maxRunning} are allowed`);
     }
   }
 
@@ -199,8 +211,8 @@ export class Workbench {
     this.step((out) => onWorkerLeft(this.state, out, WorkerId(name), this.now));
   }
 
-  drain(name: string): void {
-    this.step((out) => onDrain(this.state, out, WorkerId(name)));
+  drain(name: string, leaving = false): void {
+    this.step((out) => onDrain(this.state, out, WorkerId(name), leaving));
   }
 
   /** The worker takes so many at once from now on. */
@@ -241,6 +253,7 @@ export class Workbench {
       service,
       after,
       held,
+      open,
       acceptedBy,
       delayMs,
       at,
@@ -255,8 +268,12 @@ export class Workbench {
       count,
       priority,
       limits: { ...DEFAULT_LIMITS, ...limits },
-      after: (after ?? []).map(({ job, any }) => ({ job: JobId(job), any: any ?? false })),
+      after: (after ?? []).map(({ job, any, each }) => ({
+        ...{ job: JobId(job), any: any ?? false },
+        ...(each === undefined ? {} : { each }),
+      })),
       held: held ?? false,
+      ...(open === undefined ? {} : { open }),
       ...(acceptedBy === undefined ? {} : { acceptedBy }),
       ...(notBefore === undefined ? {} : { notBefore }),
       ...(delayMs === undefined ? {} : { delayMs }),
@@ -273,6 +290,39 @@ export class Workbench {
       this.step((out) => onJobAdded(this.state, out, answer.job, answer.taskRange, new Set(), this.now));
     this.#startDue();
     return answer.job.id;
+  }
+
+  edit(job: number, changes: JobChanges, more: Partial<Omit<EditWrite, "op" | "job" | "changes">> = {}): void {
+    const write = { op: "edit", job: JobId(job), changes, ...more } as const;
+    const [answer] = this.world.apply([write], this.state.epoch, this.now);
+    if (answer?.op !== "edit" || answer.job === undefined) throw new Error(`job ${job} was not edited`);
+    const { job: edited } = answer;
+    if (changes.maxRunning !== undefined) this.#overLimit.add(edited.id);
+    this.step((out) => {
+      onCommitted(this.state, out, [write], [answer], this.now);
+      if (answer.refused === undefined) onJobEdited(this.state, out, edited, this.now);
+    });
+  }
+
+  /** As the broker reads or hears it of the other job. */
+  eachEnded(other: number, ended: Parameters<typeof onEachEnded>[3]): void {
+    this.step((out) => onEachEnded(this.state, out, JobId(other), ended, this.now));
+  }
+
+  pausePool(pool: string, reason: string): void {
+    this.step((out) => onPoolPaused(this.state, out, pool, { reason }, this.now));
+  }
+
+  resumePool(pool: string): void {
+    this.step((out) => onPoolPaused(this.state, out, pool, undefined, this.now));
+  }
+
+  undrain(name: string): boolean {
+    return this.step((out) => onUndrain(this.state, out, WorkerId(name), this.now));
+  }
+
+  append(job: number, count: number): void {
+    this.edit(job, {}, { append: { at: this.job(job).count, count } });
   }
 
   hold(job: number, held = true): void {

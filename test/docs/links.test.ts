@@ -45,7 +45,10 @@ describe.each(PAGES)("%s", (path) => {
   const page = textOf(path);
 
   it("links to nothing that is not there", () => {
-    const links = Array.from(page.matchAll(/\]\(([^)\s]+)\)/g), ([, link = ""]) => link);
+    const links = Array.from(
+      page.matchAll(/\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$/gm),
+      ([, link, defined = ""]) => link ?? defined,
+    );
     expect(links.filter((link) => !/^(https?|mailto):/.test(link) && isBroken(path, link))).toEqual([]);
   });
 
@@ -58,9 +61,19 @@ describe("docs/architecture.md", () => {
   const page = textOf("docs/architecture.md");
 
   it("has only files in its pictures that are there", () => {
-    const named = Array.from(page.matchAll(/[\w/-]+\.ts\b/g), ([name]) => name);
+    const named = Array.from(page.matchAll(/(?<!\.)[\w/-]+\.ts\b/g), ([name]) => name).filter(
+      (name) => !name.startsWith("/"),
+    );
     expect(named.length).toBeGreaterThan(30);
     expect(named.filter((name) => !isThere(name))).toEqual([]);
+  });
+
+  it("has a link for each file in its walks", () => {
+    const walks = page.slice(page.indexOf("## The walk of a task"), page.indexOf("## When something fails"));
+    const named = new Set(Array.from(walks.matchAll(/\[?`[\w/-]+\.ts`\]?/g), ([name]) => name));
+    const defined = Array.from(page.matchAll(/^(\[`[^`]+`\]): /gm), ([, name]) => name);
+    expect(named.size).toBeGreaterThan(30);
+    expect(new Set(defined)).toEqual(named);
   });
 
   it("tells of every folder of the source", () => {
@@ -82,4 +95,9 @@ describe("docs/reference/dispatch.md", () => {
     expect(named.length).toBeGreaterThan(20);
     expect(named.filter((name) => !words.has(name))).toEqual([]);
   });
+});
+
+it.each([...PAGES, "CHANGELOG.md"])("%s has lines of at most 120 columns, tables and samples aside", (path) => {
+  const prose = textOf(path).replaceAll(/^```.*?^```/gms, "");
+  expect(prose.split("\n").filter((line) => line.length > 120 && !/^ *\|| {4}/.test(line))).toEqual([]);
 });

@@ -52,6 +52,32 @@ it("gives credit for output in the order of sending, also for output that it dro
   link.terminate();
 });
 
+it("closes the link of a worker whose bytes begin where no store can have them, and goes on", async () => {
+  const site = newSite();
+  const broker = await site.startBroker();
+  const client = await site.client();
+  const bytes = Buffer.from("x");
+  const far = Number.MAX_SAFE_INTEGER;
+  for (const type of ["PUT_FILE", "OUTPUT"] as const) {
+    const { id } = await client.submit({ recipe: TRUE, pool: type });
+    const task = { job: JobId(id), index: 0, attempt: 1 };
+    const message: FromWorker =
+      type === "OUTPUT"
+        ? { type, ...task, stream: "stdout", offset: far, bytes }
+        : { type, id: 1, ...task, from: far, bytes };
+    const link = await openLink(site);
+    const heard: ToWorker[] = [];
+    const closed = new Promise<string>((resolve) => link.once("close", (_, reason) => resolve(reason.toString())));
+    link.on("message", (frame: Buffer) => heard.push(...decodeFrame(frame, "brokerToWorker")));
+    link.send(encodeFrame([join({ pool: type, name: type, secret: type.repeat(8) })]));
+    await until("the task was assigned", () => heard.some((one) => one.type === "TASKS"));
+    link.send(encodeFrame([message]));
+    expect(await closed, type).toMatch(/^LABORO_BAD_MESSAGE: (from|offset): expected a whole number/);
+  }
+  expect(broker.over).toBe(false);
+  expect((await fetch(`${site.url}/healthz`)).status).toBe(200);
+}, 60_000);
+
 it("is not stopped by a worker that claims to hold more tasks than there can be", async () => {
   const busy = await busySite(newSite(), 300);
   const held = {

@@ -113,12 +113,15 @@ it(
     });
     await killBrokers(() => full);
     await filling;
-    await until("they have ended", () => counted(file).running === 0, DEADLINE_MS);
+    // A task whose broker died before it was sent counts, and has not begun. One that was sent may begin after it was counted.
+    const ended = (): boolean => counted(file).begun > 15 && counted(file).running === 0;
+    await until("most have begun, and all of them have ended", ended, DEADLINE_MS);
     expect(counted(file).begun).toBeLessThanOrEqual(25);
-    // A task whose broker died before it was sent counts, and has not begun.
-    expect(counted(file).begun).toBeGreaterThan(15);
-    const { reason } = await client.ask("explain", { job: jobs[1]?.id ?? 0, index: 29 });
-    expect(reason).toMatch(/waits for limit hourly \(25 starts in 1h\)/);
+    // Until the claims of a dead broker are taken over, it waits for that.
+    const reason = async (): Promise<string> =>
+      (await client.ask("explain", { job: jobs[1]?.id ?? 0, index: 29 })).reason;
+    const why = /waits for limit hourly \(25 starts in 1h\)/;
+    await until("it says why", async () => why.test(await reason().catch(() => "")), DEADLINE_MS);
     await client.ask("limitSet", { name: "hourly", running: 4 });
     expect(await Promise.all(jobs.map((job) => job.wait()))).toEqual(["succeeded", "succeeded"]);
     expect(counted(file).most).toBeLessThanOrEqual(12);

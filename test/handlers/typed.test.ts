@@ -49,6 +49,7 @@ describe("a typed task", () => {
     const refused = { code: "LABORO_BAD_INPUT", message: expect.stringContaining("task checked: the input: n") };
     await expect(client.add(task, { n: 1.5 })).rejects.toMatchObject(refused);
     await expect(client.addMany(task, [{ n: 1 }, { n: 1.5 }])).rejects.toMatchObject(refused);
+    await expect(client.addMany(task, "abc" as unknown as [])).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
     await expect(client.call(task, { n: 1.5 })).rejects.toMatchObject(refused);
     // Another client may know nothing of the schema.
     const recipe = { kind: "call" as const, service: "checked" };
@@ -164,6 +165,17 @@ describe("retries of a handler", () => {
     expect(begun).toEqual([1, 2]);
     const { earlierAttempts } = await client.ask("task", { job: job.id, index: 0 });
     expect(earlierAttempts).toMatchObject([{ attempt: 1, error: "to be tried again after 20 ms" }]);
+  });
+
+  it("wait a hundred years at most, which every store holds", async () => {
+    const { client, worker } = await openShop();
+    worker().handle(work, () => {
+      throw new RetryAfter(1e300);
+    });
+    const job = await client.add(work, 7, { retries: 1 });
+    const find = () => client.ask("task", { job: job.id, index: 0 });
+    await until("it has failed once", async () => (await find()).earlierAttempts.length === 1);
+    expect((await find()).reason).toMatch(/the next try is in 3649\dd|the next try is in 36500d/);
   });
 });
 

@@ -1,13 +1,14 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${ is the shell's
 import { describe, expect, it } from "vitest";
-import { checkPlaceholders, expandLine, expandWords, showLine } from "../../src/model/placeholders.js";
+import { checkPlaceholders, expandLine, expandWords, taskCommand } from "../../src/model/placeholders.js";
 import type { Bytes } from "../../src/model/recipe.js";
 
 const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
 const words = (argv: readonly string[], entry?: string): string[] =>
   expandWords(argv, { number: 8, entry, slot: 2 }).map(text);
 const line = (template: string, entry: string): string => text(expandLine(template, { number: 8, entry, slot: 2 }));
-const shown = (template: string, entry: string): string => showLine(template, { number: 8, entry });
+const shown = (template: string, entry: string): string =>
+  taskCommand({ kind: "command", argv: [template], shell: true, placeholders: true }, { number: 8, entry });
 
 describe("placeholders", () => {
   it("stand for the entry, its parts, the task's number and its slot", () => {

@@ -136,7 +136,7 @@ describe("the package that npm publishes", () => {
       .filter((path) => /^src\/.*\.ts$/.test(path))
       .map((path) => path.slice("src/".length, -".ts".length));
     const wanted = sources.flatMap((path) => ["js", "js.map", "d.ts", "d.ts.map"].map((end) => `dist/${path}.${end}`));
-    const compiled = files.filter((path) => /^dist\/(?!web\/|bundle\/).*\.\w+$/.test(path));
+    const compiled = files.filter((path) => /^dist\/(?!web\/|bundle\/|worker-bundle\/|man\/).*\.\w+$/.test(path));
     expect(wanted.filter((path) => !all.has(path))).toEqual([]);
     expect(compiled.filter((path) => !wanted.includes(path))).toEqual([]);
   });
@@ -144,7 +144,7 @@ describe("the package that npm publishes", () => {
   it("imports no package that it does not depend on", () => {
     const known = new Set([...DEPENDENCIES, ...Object.keys(MANIFEST.peerDependencies), ...builtinModules]);
     const imported = files
-      .filter((path) => /^dist\/(?!web\/|bundle\/).*\.js$/.test(path))
+      .filter((path) => /^dist\/(?!web\/|bundle\/|worker-bundle\/|man\/).*\.js$/.test(path))
       .flatMap((path) => Array.from(read(unpacked, path).matchAll(IMPORTS), ([, name = ""]) => name));
     expect(imported.length).toBeGreaterThan(100);
     expect([...new Set(imported)].filter((name) => !known.has(name.replace(/^node:/, "")))).toEqual([]);
@@ -153,6 +153,7 @@ describe("the package that npm publishes", () => {
   it.each([
     ["dashboard", "web", "uplot"],
     ["command line", "bundle", "commander"],
+    ["worker", "worker-bundle", "ws"],
   ])("ships the licences of the packages that are bundled into the %s", (_what, folder, name) => {
     const notices = read(unpacked, "dist", folder, "THIRD-PARTY-NOTICES.md");
     expect(notices).toContain(read(REPOSITORY, "node_modules", name, "LICENSE").trim());
@@ -165,13 +166,14 @@ describe("the package that npm publishes", () => {
     expect(threads.filter((name) => !files.includes(`dist/bundle/${name?.replace(/js$/, "cjs")}`))).toEqual([]);
   });
 
-  it("ships the documents and the examples", () => {
+  it("ships the documents, the man pages and the examples", () => {
     for (const path of [
       "README.md",
       "LICENSE",
       "CHANGELOG.md",
       "SECURITY.md",
       "docs/guide/first-batch.md",
+      "dist/man/laboro-run.1",
       "examples/service.sh",
       "examples/thumbnails/app.js",
     ])
@@ -233,5 +235,15 @@ describe("a project that has installed it", () => {
     expect(await node(laboro, "--version")).toBe(MANIFEST.version);
     const lines = (await node(laboro, "run", "echo {}", ":::", "a", "b")).split("\n");
     expect(lines.sort()).toEqual(["a", "b"]);
+  });
+
+  it("runs it by npx", async () => {
+    const { PATH = "" } = process.env;
+    const links = join(project, "node_modules", ".bin");
+    mkdirSync(links);
+    symlinkSync(join("..", "laboro", "bin", "laboro"), join(links, "laboro"));
+    const env = { PATH, HOME: project };
+    const { stdout } = await run("npx", ["--no", "laboro", "run", "echo {}", ":::", "c", "d"], { cwd: project, env });
+    expect(stdout.trim().split("\n").sort()).toEqual(["c", "d"]);
   });
 });

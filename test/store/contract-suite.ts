@@ -1,6 +1,7 @@
 /** What every engine must do: one suite, run unchanged against each. */
 import { afterEach, beforeEach, describe } from "vitest";
 import { describeCancel } from "./suite/cancel.js";
+import { describeEdit } from "./suite/edit.js";
 import { describeFilters } from "./suite/filters.js";
 import { describeDelays, describeKeep, describeKeys } from "./suite/job-times.js";
 import { describeJobs } from "./suite/jobs.js";
@@ -37,6 +38,7 @@ export function describeStore(name: string, make: MakeStore, options: { readonly
       describe("task ranges", () => describeTaskRanges(() => broker));
       describe("results", () => describeResults(() => broker));
       describe("cancel", () => describeCancel(() => broker));
+      describe("edit", () => describeEdit(() => broker));
       describe("output", () => describeOutput(() => broker));
       describe("filters", () => describeFilters(() => broker));
       describe("rerun", () => describeRerun(() => broker));

@@ -24,7 +24,9 @@ export interface Step {
 // The more often a kind is listed, the more often it is drawn.
 const KINDS = [
   ..."submit lease lease claim claim claim settle settle settle replace replace".split(" "),
-  ..."release adopt hold cancel output output stale rerun rerun promote remove commit commit commit reopen".split(" "),
+  ..."release adopt hold cancel edit edit output output stale rerun rerun promote remove commit commit commit reopen".split(
+    " ",
+  ),
 ] as ReadonlyArray<
   | "submit"
   | "lease"
@@ -35,6 +37,7 @@ const KINDS = [
   | "adopt"
   | "hold"
   | "cancel"
+  | "edit"
   | "output"
   | "stale"
   | "rerun"
@@ -78,6 +81,8 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
       const reason = pick % 3 === 0 ? { reason: `number ${pick}` } : {};
       return { op: "cancel", job: id, ranges: [range], ...reason, ...(pick % 5 < 2 ? { unclaimed: true } : {}) };
     }
+    case "edit":
+      return edit(step, job);
     case "adopt":
       return { op: "adopt", worker: WORKERS[pick % WORKERS.length] ?? WorkerId("ann") };
     case "claim":
@@ -121,12 +126,25 @@ function submit({ size, pick, flag }: Step): Write {
     ...(pick % 4 === 1 ? { key: `key-${size % 5}`, ifExists: IF_EXISTS[pick % 3] ?? "return" } : {}),
     ...(pick % 8 === 1 ? { keyForMs: size } : {}),
     ...(pick % 5 === 2 ? { notBefore: size, ...(flag ? { delayMs: size } : {}) } : {}),
+    ...(pick % 3 === 1 ? { open: true } : {}),
     ...(pick % 6 === 1 ? { keepMs: size } : {}),
     ...(pick % 7 === 1 ? { keepFailedMs: pick % 50 } : {}),
   });
   const lease = job.notBefore === undefined ? pick % 50 : 0;
   const write = { op: "submit", job, lease, rangeId: newRangeId() } as const;
   return flag ? { ...write, entries } : write;
+}
+
+function edit({ pick, size, flag, state }: Step, { job }: ModelJob): Write {
+  const changes = {
+    ...(flag ? { priority: size } : { name: NAMES[size % NAMES.length] ?? "" }),
+    ...(pick % 7 === 1 ? { maxRunning: 1 + size } : {}),
+    ...(pick % 7 === 2 ? { timeLimitMs: 1 + size } : {}),
+  };
+  const count = size % 5;
+  const entries = job.hasEntries ? { entries: Array.from({ length: count }, (_, i) => `${pick}+${i}`) } : {};
+  const append = pick % 3 === 0 ? {} : { append: { at: pick % 11 === 1 ? size : job.count, count, ...entries } };
+  return { op: "edit", job: job.id, changes, ...append, ...(state === "failed" ? { close: true } : {}) };
 }
 
 function rerun({ pick, size, flag, state }: Step, { job }: ModelJob): Write {

@@ -27,7 +27,6 @@ import type {
   EndCounts,
   Epoch,
   JobPage,
-  JobUsage,
   KeyValue,
   NextDelayed,
   OutputPage,
@@ -37,6 +36,7 @@ import type {
   ResultPage,
   Store,
   TaskRange,
+  TaskUsage,
   Write,
   WriteResult,
 } from "../../src/model/store.js";
@@ -52,7 +52,7 @@ import { ModelOutput, type OutputOptions } from "./model-output.js";
 
 export interface ModelJob {
   job: Job;
-  readonly entries: Entries;
+  entries: Entries;
   readonly results: Map<TaskIndex, TaskResult>;
   readonly earlier: TaskResult[];
   /** `index.attempt` with output when the job ended: nothing is running of them, even if the job goes on. */
@@ -161,6 +161,8 @@ export class ModelWorld {
         return this.#hold(write);
       case "cancel":
         return this.#cancel(write, now);
+      case "edit":
+        return this.#edit(write, now);
       case "rerun":
         return this.#rerun(write, epoch, now);
       case "promote":
@@ -178,13 +180,15 @@ export class ModelWorld {
 
   #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit" | "duplicate"> {
     const { idempotencyKey } = write.job;
+    const id = write.id ?? JobId(this.lastJob + 1);
+    // Several brokers get numbers before they know of duplicates. The number of a duplicate is not used again.
+    if (this.shared) this.lastJob = JobId(Math.max(this.lastJob, id));
     for (const { job } of this.jobs.values())
       if (idempotencyKey !== undefined && job.idempotencyKey === idempotencyKey)
         return { op: "duplicate", job: job.id };
     const holder = write.job.key === undefined ? undefined : this.#holderOf(write.job.key, now);
     if (holder !== undefined && write.job.ifExists !== "replace")
       return { op: "duplicate", job: holder.job.id, byKey: true };
-    const id = write.id ?? JobId(this.lastJob + 1);
     if (this.jobs.has(id)) throw new LaboroError("LABORO_INTERNAL", `there is a job ${id} already`);
     this.lastJob = JobId(Math.max(this.lastJob, id));
     const { count } = write.job;
@@ -197,8 +201,10 @@ export class ModelWorld {
       cursor,
       cancels: [],
       counters: { succeeded: 0, failed: 0, cancelled: 0 },
-      ...(write.job.notBefore !== undefined && write.job.after.length === 0 && count > 0 ? { delayed: true } : {}),
-      ...(count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
+      ...(write.job.notBefore !== undefined && write.job.after.length === 0 && (count > 0 || write.job.open)
+        ? { delayed: true }
+        : {}),
+      ...(count === 0 && write.job.open !== true ? { ended: { at: now, state: "succeeded" } } : {}),
     };
     const { entries = [] } = write;
     const all = "chunks" in entries ? entriesWithin(entries.chunks, { first: 0, last: count - 1 }) : entries;
@@ -212,7 +218,7 @@ export class ModelWorld {
   #replaceJob(holder: ModelJob, by: JobId, now: number): { job: JobId; progress?: Progress } {
     holder.hasKey = false;
     const { id: job, count } = holder.job;
-    const ranges = [{ first: 0, last: count - 1 }];
+    const ranges = [{ first: 0, last: count }];
     const { progress } = this.#cancel({ op: "cancel", job, ranges, reason: `replaced by job ${by}` }, now);
     return progress === undefined ? { job } : { job, progress };
   }
@@ -405,6 +411,7 @@ export class ModelWorld {
       added.flatMap((range) => difference(range, left)),
     );
     known.job = { ...job, cancels, ...(reason === undefined ? {} : { reason }) };
+    if (ranges.some(({ first, last }) => first <= count && count <= last)) delete (known.job as { open?: true }).open;
     let cancelled = 0;
     if (difference({ first: cursor, last: count - 1 }, cancels).length === 0) {
       cancelled += count - cursor;
@@ -415,6 +422,35 @@ export class ModelWorld {
     }
     known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
     return { op, progress: this.#progress(known, now) };
+  }
+
+  #edit({ op, job: id, changes = {}, append, close }: Op<"edit">, now: number): AnswerTo<"edit"> {
+    const known = this.jobs.get(id);
+    if (known === undefined) return { op };
+    const { job } = known;
+    const refused =
+      job.ended !== undefined
+        ? "ended"
+        : append !== undefined && job.open !== true
+          ? "closed"
+          : append !== undefined && append.at !== job.count
+            ? "count"
+            : undefined;
+    if (refused === undefined) {
+      const { maxRunning = job.limits.maxRunning, timeLimitMs = job.limits.timeLimitMs, array, ...others } = changes;
+      const limits = { ...job.limits, ...(maxRunning && { maxRunning }), ...(timeLimitMs && { timeLimitMs }) };
+      const recipe = array === undefined ? job.recipe : ({ ...job.recipe, array } as Job["recipe"]);
+      known.job = { ...job, ...others, limits, recipe, count: job.count + (append?.count ?? 0) };
+      known.entries = [...known.entries, ...(append?.entries ?? [])];
+      if (close === true) delete (known.job as { open?: true }).open;
+    }
+    const progress = this.#progress(known, now);
+    return {
+      op,
+      job: known.job,
+      ...(refused === undefined ? {} : { refused }),
+      ...(progress.ended === undefined ? {} : { progress }),
+    };
   }
 
   #rerun(
@@ -502,8 +538,8 @@ export class ModelWorld {
   }
 
   #progress(known: ModelJob, now: number): Progress {
-    const { counters, count } = known.job;
-    if (known.job.ended === undefined && finishedCount(counters) === count) {
+    const { counters, count, open } = known.job;
+    if (known.job.ended === undefined && open !== true && finishedCount(counters) === count) {
       const { delayed: _, ...job } = known.job;
       known.job = { ...job, ended: { at: now, state: jobEnd(counters) } };
       for (const { index, attempt } of this.output.attempts(known.job.id)) known.over.add(`${index}.${attempt}`);
@@ -663,15 +699,25 @@ class ModelStore implements Store {
     return [...cells].map(([cell, counted]) => ({ cell, ...counted })).sort((a, b) => a.cell - b.cell);
   }
 
-  async usage(job: JobId): Promise<JobUsage> {
+  async usage(job: JobId, { first, last }: Range): Promise<TaskUsage[]> {
     const all = [...(this.#world.jobs.get(job)?.results.values() ?? [])];
-    const sum = (of: (result: TaskResult) => number): number => all.reduce((total, result) => total + of(result), 0);
-    return {
-      tasks: all.length,
-      runMs: sum(({ started, ended }) => ended - started),
-      cpuMs: sum(({ cpuMs = 0 }) => cpuMs),
-      peakMemory: Math.max(0, ...all.map(({ peakMemory = 0 }) => peakMemory)),
-    };
+    const steps = new Map<number, TaskResult[]>();
+    for (const result of all.filter(({ index }) => index >= first && index <= last)) {
+      const step = Math.floor(4 * Math.log2(Math.max(1, result.ended - result.started)) + 1e-9);
+      steps.set(step, [...(steps.get(step) ?? []), result]);
+    }
+    const sum = (results: readonly TaskResult[], of: (result: TaskResult) => number): number =>
+      results.reduce((total, result) => total + of(result), 0);
+    return [...steps]
+      .sort(([a], [b]) => a - b)
+      .map(([step, results]) => ({
+        step,
+        tasks: results.length,
+        runMs: sum(results, ({ started, ended }) => ended - started),
+        cpuMs: sum(results, ({ cpuMs = 0 }) => cpuMs),
+        peakMemory: Math.max(0, ...results.map(({ peakMemory = 0 }) => peakMemory)),
+        firstStart: Math.min(...results.map(({ started }) => started)),
+      }));
   }
 
   async earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {

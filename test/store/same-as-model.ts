@@ -112,7 +112,7 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
     const all = { first: 0, last: count - 1 };
     const page = { from: 2, limit: 5 };
     expect(await engine.job(id)).toEqual(await model.job(id));
-    expect(await engine.usage(id)).toEqual(await model.usage(id));
+    expect(await engine.usage(id, all)).toEqual(await model.usage(id, all));
     expect(await engine.entries(id, all)).toEqual(await model.entries(id, all));
     for (const filter of RESULT_FILTERS) {
       const whole = { from: 0, limit: 99, filter, withOutput: true, maxValue: 8 };

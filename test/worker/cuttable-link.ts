@@ -25,6 +25,7 @@ import { JobFiles } from "../../src/worker/job-files.js";
 import type { Slots } from "../../src/worker/processes/index.js";
 import { Services } from "../../src/worker/services.js";
 import { ResultSpool } from "../../src/worker/spool/result-spool.js";
+import { TaskFolders } from "../../src/worker/task-folders.js";
 import { WorkerTasks } from "../../src/worker/worker-tasks.js";
 import { ModelWorld } from "../store/model-store.js";
 import { join } from "../support/intruder.js";
@@ -216,6 +217,7 @@ export class CuttableLink {
         spool,
         slots: { slots: [] } as unknown as Slots,
         files: new JobFiles(this.#path("files")),
+        folders: new TaskFolders(this.#path("folders")),
         services,
         capacity: new Capacity({ slots: this.#texts.length }),
         log: SILENT,

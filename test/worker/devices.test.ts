@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type AcquiredSlot, Capacity } from "../../src/worker/capacity.js";
-import { Devices, devicesOf } from "../../src/worker/devices.js";
+import { type AcquiredSlot, Capacity, Devices, devicesOf } from "../../src/worker/capacity.js";
 import { openShop } from "../client/shop.js";
 
 const gpusOf = (place: AcquiredSlot): string[] => place.env.LABORO_RESOURCE_GPU?.split(",") ?? [];

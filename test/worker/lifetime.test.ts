@@ -55,9 +55,11 @@ describe("a worker with a lifetime", () => {
     const long = await client.submit({ recipe: sleep(0), timeLimitMs: 60_000 });
     const brief = await client.submit({ recipe: sleep(0), timeLimitMs: 1_000 });
     const boundless = await client.submit({ recipe: sleep(0) });
+    const wants = await client.submit({ recipe: sleep(0), timeRequestMs: 60_000, timeLimitMs: 1_000 });
     expect([await brief.wait(), await boundless.wait()]).toEqual(["succeeded", "succeeded"]);
-    expect((await long.info()).ended).toBeUndefined();
+    expect([(await long.info()).ended, (await wants.info()).ended]).toEqual([undefined, undefined]);
     worker({ name: "long" });
+    expect(await wants.wait()).toBe("succeeded");
     expect(await long.wait()).toBe("succeeded");
     expect(await resultsOf(long)).toMatchObject([{ worker: "long" }]);
   });

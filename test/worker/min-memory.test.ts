@@ -53,3 +53,20 @@ it("a worker that is short of memory answers requests", async () => {
   await until("it notices", async () => (await client.workers())[0]?.paused !== undefined);
   expect(Buffer.from(await client.request("echo", "x")).toString()).toBe("x");
 });
+
+it("no task starts while the load is higher than asked for, and one more a second counts at once", async () => {
+  const shop = await openShop();
+  const loadFile = join(shop.dir, "loadavg");
+  // Of the running processes one is the worker itself.
+  writeFileSync(loadFile, "9.00 9.00 9.00 4/500 123\n");
+  shop.worker({ name: "loaded", slots: 8, maxLoad: 3, loadFile });
+  const job = await shop.client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, count: 8 });
+  await until("it says why", async () => (await shop.client.workers())[0]?.paused === "the load is 3 or more");
+  expect((await job.info()).counters.running).toBe(0);
+  writeFileSync(loadFile, "9.00 9.00 9.00 2/500 123\n");
+  await until("tasks start", async () => (await job.info()).counters.running > 0);
+  // The file still says 1: the two that were started count until they are seen.
+  expect((await job.info()).counters.running).toBeLessThan(8);
+  await job.cancel();
+  await job.wait();
+});

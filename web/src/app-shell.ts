@@ -19,6 +19,7 @@ export const NAV_ITEMS: readonly NavItem[] = [
   { name: "jobs", label: "Jobs", key: "j" },
   { name: "schedules", label: "Schedules", key: "t", needs: "schedules" },
   { name: "workers", label: "Workers", key: "w" },
+  { name: "allocators", label: "Allocators", key: "a", needs: "allocators" },
   { name: "services", label: "Services", key: "s" },
   { name: "limits", label: "Limits", key: "l", needs: "limits" },
   { name: "brokers", label: "Brokers", key: "b", needs: "brokers" },

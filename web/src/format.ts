@@ -1,5 +1,5 @@
 /** Numbers and times as text; durations and sizes as on the command line. */
-import { shortDuration } from "../../src/base/format.js";
+import { formatSize, shortDuration } from "../../src/base/format.js";
 
 export { formatSize as size, shortDuration as duration } from "../../src/base/format.js";
 
@@ -16,6 +16,13 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignific
 export const count = (value: number): string => whole.format(value);
 /** For narrow places: 1.2M. */
 export const brief = (value: number): string => (value < 10_000 ? whole.format(value) : short.format(value));
+
+export const sentence = (text: string): string =>
+  `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** Of a resource; memory is counted in MiB. */
+export const amountOf = (name: string, amount: number | "all"): string =>
+  amount === "all" ? amount : name === "mem" ? formatSize(amount * 2 ** 20) : brief(amount);
 
 export const plural = (value: number, one: string, many = `${one}s`): string =>
   `${count(value)} ${value === 1 ? one : many}`;

@@ -8,6 +8,7 @@ import { h } from "./dom.js";
 import { listenForKeys, showKeys } from "./keyboard.js";
 import { errorMessage, isAllowed, type Page, type PageContext, type PageFactory } from "./page-context.js";
 import { PagePoller } from "./page-poller.js";
+import { allocatorsPage } from "./pages/allocators.js";
 import { brokersPage } from "./pages/brokers.js";
 import { configPage } from "./pages/config.js";
 import { connectionsPage } from "./pages/connections.js";
@@ -27,6 +28,7 @@ const PAGES: Readonly<Record<string, PageFactory>> = {
   jobs: (route, context) => (route.path.length > 1 ? jobPage : jobsPage)(route, context),
   schedules: schedulesPage,
   workers: workersPage,
+  allocators: allocatorsPage,
   services: servicesPage,
   limits: limitsPage,
   brokers: brokersPage,

@@ -15,7 +15,7 @@ const FILE = "tokens.json";
 const GENERATED_ROLES: readonly Role[] = ["client", "worker", "read", "fuq"];
 const SHORTEST = 16;
 
-export const newToken = (): string => randomBytes(24).toString("base64url");
+const newToken = (): string => randomBytes(24).toString("base64url");
 
 export class Tokens {
   readonly #known: readonly (Token & { readonly digest: Buffer })[];

@@ -10,12 +10,10 @@ import type { Core } from "../core.js";
 import { authorizeAndRead, OPERATIONS_BY_NAME, perform } from "../operations/index.js";
 import { submitLarge } from "../operations/jobs.js";
 import type { AnyOperation, BrokerInfo, OperationContext } from "../operations/operation.js";
-import { notFound, replyError } from "./errors.js";
 import { streamEvents } from "./event-stream.js";
-import { inputOf, jsonOf, readJson } from "./json.js";
+import { handleRawRequest, inputOf, jsonOf, notFound, readJson, replyError } from "./json.js";
 import { openApi } from "./openapi.js";
 import { sendRawOutput } from "./raw-output.js";
-import { handleRawRequest } from "./raw-request.js";
 import { SharedResponses } from "./shared-responses.js";
 
 export const BASE = "/api/v1";
@@ -25,7 +23,7 @@ const LARGE_BODY_LIMIT = 64 * BODY_LIMIT;
 /** `shared`: the client accepts a cached answer, up to a second old. */
 const SHARED_HEADER = "laboro-cache";
 
-export type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
+type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
 
 export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
   const roles = new WeakMap<IncomingMessage, Role>();

@@ -5,6 +5,7 @@ import { now } from "../../base/clock.js";
 import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import type { LimitInfo } from "../limits.js";
+import { countsOf } from "../operations/allocators.js";
 import type { BrokerInfo } from "../operations/operation.js";
 import { services } from "../operations/services.js";
 import { BUCKETS, boundOf, type Histogram } from "../stats/counters.js";
@@ -31,7 +32,7 @@ interface ScrapeData {
 
 type Service = Awaited<ReturnType<typeof services.perform>>["services"][number];
 
-export interface Metric {
+interface Metric {
   readonly name: string;
   readonly type: "counter" | "gauge" | "histogram";
   readonly help: string;
@@ -42,6 +43,8 @@ export interface Metric {
 const SERVICES = 100;
 /** Limits with series of their own: those that most tasks wait for. */
 const LIMITS = 100;
+/** Allocators with series of their own. */
+const ALLOCATORS = 100;
 
 const one = (value: number): MetricSample[] => [{ value, labels: {} }];
 const by = (label: string, counts: Readonly<Record<string, number>>): MetricSample[] =>
@@ -208,6 +211,15 @@ export const METRICS: readonly Metric[] = [
   }),
   metric("schedule_late_seconds", "gauge", "How late the earliest scheduled run is", ({ core }) =>
     one(core.schedules.late() / 1000),
+  ),
+  metric("allocations", "gauge", "Jobs of the batch system that an allocator has", ({ core }) =>
+    core.allocators.known.slice(0, ALLOCATORS).flatMap((one) => {
+      const labelled = ([state, value]: [string, number]) => ({ value, labels: { allocator: one.name, state } });
+      return Object.entries(countsOf(one)).map(labelled);
+    }),
+  ),
+  metric("allocations_total", "counter", "Allocations that this broker asked for, cancelled, or saw fail", ({ core }) =>
+    by("event", core.allocators.counts),
   ),
   metric("events_total", "counter", "Events", ({ core }) => one(core.events.last % 2 ** 32)),
   metric("commits_total", "counter", "Batches written to the store", ({ core }) => one(core.counters.commits)),

@@ -74,7 +74,7 @@ function cut(pieces: AsyncGenerator<Uint8Array>, { first, last }: ByteRange): Re
 }
 
 /** The header `Range: bytes=…`, as far as one range goes. */
-export interface ByteRange {
+interface ByteRange {
   readonly first: number;
   readonly last: number;
 }

@@ -5,7 +5,7 @@
  */
 import { LaboroError } from "../../base/errors.js";
 
-export interface SharedResponse {
+interface SharedResponse {
   readonly text: string;
   /** Changes with the text. */
   readonly etag: string;

@@ -10,7 +10,7 @@ import { writeFileAtomically } from "../../base/files/durable.js";
 import type { CurveKeys } from "../listeners/listener.js";
 
 /** What a peer needs to connect: its own pair, and the broker's public key. */
-export interface PeerKeys extends CurveKeyPair {
+interface PeerKeys extends CurveKeyPair {
   readonly serverKey: string;
 }
 

@@ -9,7 +9,7 @@ import type { Log } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
 import { checkSettings } from "../../model/worker-settings.js";
 
-export interface ConfigVersion {
+interface ConfigVersion {
   readonly version: number;
   /** Milliseconds since 1970. */
   readonly changed: number;
@@ -17,7 +17,7 @@ export interface ConfigVersion {
 }
 
 /** The part of the core that is needed here. */
-export interface ConfigStore {
+interface ConfigStore {
   readonly store: Pick<Store, "keyValues" | "shared">;
   put(bucket: string, key: string, value: string | null, version?: number): Promise<{ readonly stored: boolean }>;
 }

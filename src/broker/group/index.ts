@@ -4,13 +4,14 @@ import { now } from "../../base/clock.js";
 import { asLaboroError, type LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { onLimitsFreed, onRemoteIdle, releaseAllWaiting, STANDING_BUCKET } from "../../dispatch/index.js";
+import { ALLOCATOR_BUCKET } from "../../model/allocation.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";
 import { type Group, SCHEDULE_BUCKET } from "../../model/store-group.js";
-import type { BrokerGroup, GroupBroker } from "../config/group.js";
 import type { Core } from "../core.js";
+import { POOL_BUCKET } from "../pools.js";
 import { PeerForwarder } from "./forwarding.js";
 import type { SelfInfo } from "./heartbeat-info.js";
-import { type LiveMember, Membership } from "./membership.js";
+import { type BrokerGroup, type GroupBroker, type LiveMember, Membership } from "./membership.js";
 import { type ConnectPeer, Peers, urlOf } from "./peers.js";
 import { RemoteChanges } from "./remote-changes.js";
 import { sharedFingerprint } from "./shared-access.js";
@@ -59,8 +60,10 @@ export class BrokerInGroup implements BrokerGroup {
       log,
       onTextChanged: (bucket) => {
         if (bucket === SCHEDULE_BUCKET) core.schedules.look();
+        if (bucket === ALLOCATOR_BUCKET) core.allocators.look();
         if (bucket === STANDING_BUCKET) this.#applyStandings();
         if (bucket === LIMIT_BUCKET) this.#applyLimits();
+        if (bucket === POOL_BUCKET) this.#applyPools();
       },
       onLimitsFreed: () => core.decide((out) => onLimitsFreed(core.state, out, now())),
       onSubmitted: () => void this.#submissions?.take(),
@@ -162,6 +165,7 @@ export class BrokerInGroup implements BrokerGroup {
     if (++this.#polls % POLLS_PER_STANDINGS_READ !== 0) return;
     this.#applyStandings();
     this.#applyLimits();
+    this.#applyPools();
   }
 
   /** A broker that is drained releases its waiting tasks. */
@@ -181,6 +185,12 @@ export class BrokerInGroup implements BrokerGroup {
     this.#core.limits
       .refresh()
       .catch((cause: unknown) => this.#options.log.info({ error: String(cause) }, "cannot read the limits"));
+  }
+
+  #applyPools(): void {
+    this.#core.pools
+      .refresh()
+      .catch((cause: unknown) => this.#options.log.info({ error: String(cause) }, "cannot read the paused pools"));
   }
 
   /** Reads the members again: one may offer a new service. */

@@ -16,7 +16,7 @@ export const isPeer = (name: string): boolean => name.startsWith(PEER_NAME);
 const ANSWER_MS = 2_000;
 const UNREACHABLE_MS = 100;
 
-export interface PeerOptions {
+interface PeerOptions {
   readonly identity: string;
   readonly token: string;
   /** Of the CA that all brokers of the group share. */
@@ -26,7 +26,7 @@ export interface PeerOptions {
 }
 
 /** A client link to another broker. */
-export interface PeerLink {
+interface PeerLink {
   readonly open: boolean;
   readonly closed: boolean;
   sendAndWait(
@@ -36,7 +36,7 @@ export interface PeerLink {
   close(why: LaboroError): void;
 }
 
-export type PeerMessage =
+type PeerMessage =
   | { readonly type: "OPERATION"; readonly operation: string; readonly input: unknown }
   | ({ readonly type: "REQUEST" } & ServiceRequest);
 
@@ -64,7 +64,7 @@ interface OpenLink {
   readonly connectDeadline: number;
 }
 
-export interface PeerAnswer<T> {
+interface PeerAnswer<T> {
   readonly peer: Peer;
   readonly answer: T;
 }

@@ -8,7 +8,7 @@
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { onJobsDue, onMayLease, onProgress, onRemoteCancel, onRemoteHold } from "../../dispatch/index.js";
+import { onJobEdited, onJobsDue, onMayLease, onProgress, onRemoteCancel, onRemoteHold } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../../model/job.js";
 import { countOf, difference, type Ranges } from "../../model/ranges.js";
@@ -24,7 +24,7 @@ const POLL_COST_FACTOR = 10;
 const AT_ONCE = 8;
 const READS = 5;
 
-export interface RemoteChangesOptions {
+interface RemoteChangesOptions {
   readonly log: Log;
   /** A value in this bucket of the store has changed. */
   readonly onTextChanged: (bucket: string) => void;
@@ -202,7 +202,7 @@ export class RemoteChanges {
 const LISTED = 256;
 
 /** Adds a job that was submitted to another broker to dispatch. */
-export async function addRemoteJob(core: Core, job: Job): Promise<void> {
+async function addRemoteJob(core: Core, job: Job): Promise<void> {
   await core.jobs.withLock(job.id, async () => {
     const others: JobId[] = [];
     // A dependency that was removed has succeeded: otherwise this job would have been cancelled.
@@ -216,7 +216,7 @@ export async function addRemoteJob(core: Core, job: Job): Promise<void> {
 }
 
 /** Applies a job as the store has it; undefined if it was removed. Its counters are used only if `countersValid`. */
-export function applyJob(core: Core, id: JobId, job: Job | undefined, countersValid: boolean): void {
+function applyJob(core: Core, id: JobId, job: Job | undefined, countersValid: boolean): void {
   const known = core.state.jobs.get(id);
   if (job === undefined) {
     // It ended and was removed before it was read here. The broker that saw its end has cancelled the jobs that must not run after it.
@@ -232,6 +232,10 @@ export function applyJob(core: Core, id: JobId, job: Job | undefined, countersVa
   if (known === undefined) return;
   if (known.delayed && known.job.delayed === true && job.delayed === undefined)
     core.decide((out) => onJobsDue(core.state, out, [id], now()));
+  if (isEdited(known.job, job)) {
+    core.decide((out) => onJobEdited(core.state, out, job, now()));
+    core.publish([{ kind: "job-edited", job: id, name: job.name, count: job.count }]);
+  }
   if (known.held !== job.held) {
     core.decide((out) => onRemoteHold(core.state, out, id, job.held, now()));
     core.publish([{ kind: job.held ? "job-held" : "job-released", job: id }]);
@@ -239,6 +243,14 @@ export function applyJob(core: Core, id: JobId, job: Job | undefined, countersVa
   applyCancels(core, job, known.cancels);
   if (countersValid) applyProgress(core, id, job.counters);
 }
+
+const isEdited = (before: Job, { name, priority, count, open, limits }: Job): boolean =>
+  before.name !== name ||
+  before.priority !== priority ||
+  before.count !== count ||
+  before.open !== open ||
+  before.limits.maxRunning !== limits.maxRunning ||
+  before.limits.timeLimitMs !== limits.timeLimitMs;
 
 function applyCancels(core: Core, job: Job, before: Ranges): void {
   const known = core.state.jobs.get(job.id);
@@ -257,7 +269,7 @@ function applyCancels(core: Core, job: Job, before: Ranges): void {
 }
 
 /** Applies the stored counters of an open job. */
-export function applyProgress(core: Core, id: JobId, counters: Counters): void {
+function applyProgress(core: Core, id: JobId, counters: Counters): void {
   const before = core.jobs.countersOf(id);
   if (before === undefined || sameCounters(before, counters)) return;
   core.publish([tasksEnded(id, counters)]);

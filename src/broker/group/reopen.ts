@@ -10,16 +10,21 @@
  * A broker that loses its lease loses its state, but not the work of its workers: they reconnect to it or to another broker, with their
  * tasks.
  */
+
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { asLaboroError, errnoOf, LaboroError } from "../../base/errors.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { SILENT } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
+import { openDataDirectory } from "../../store/sqlite/data-directory.js";
 import type { Broker, BrokerHost, ServerOptions, StartedBroker } from "../options.js";
-import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
 import { DEFAULT_LEASE_MS } from "./membership.js";
 import { standBy } from "./standby.js";
 
-export type OpenBroker = (options: ServerOptions, host: BrokerHost) => Promise<StartedBroker>;
+type OpenBroker = (options: ServerOptions, host: BrokerHost) => Promise<StartedBroker>;
 
 /** Between two tries to reopen. */
 const RETRY_MS = 500;
@@ -221,3 +226,69 @@ async function openPostgres(url: string, directory: GroupDirectory, log: (line: 
 
 /** Resolves early when the broker stops. */
 const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});
+
+/**
+ * The data directory of a broker of a group: the broker's identity, tokens, certificates, and a lock. The lock proves that the former process
+ * of this broker has ended, so its tasks can be taken over at once, without waiting for the end of its lease.
+ */
+const FILE = "group.json";
+
+interface StoredIdentity {
+  readonly identity: string;
+  /** Its last epoch. */
+  readonly epoch?: number;
+}
+
+export interface GroupDirectory {
+  readonly identity: string;
+  readonly formerEpoch: number | undefined;
+  /** Stores the epoch of this process. */
+  saveEpoch(epoch: number): void;
+  release(): void;
+}
+
+export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean): GroupDirectory {
+  const lock = openDataDirectory({ dir, allowNetworkFilesystem });
+  try {
+    const path = join(dir, FILE);
+    let { identity, epoch } = readIdentity(path) ?? { identity: randomBytes(6).toString("hex") };
+    const write = (): void => writeFileAtomically(path, `${JSON.stringify({ identity, epoch })}\n`);
+    if (epoch === undefined) write();
+    return {
+      identity,
+      get formerEpoch() {
+        return epoch;
+      },
+      saveEpoch: (now) => {
+        epoch = now;
+        write();
+      },
+      release: () => lock.release(),
+    };
+  } catch (cause) {
+    lock.release();
+    throw cause;
+  }
+}
+
+function readIdentity(path: string): StoredIdentity | undefined {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return undefined;
+    throw cause;
+  }
+  try {
+    const { identity, epoch } = JSON.parse(text) as Partial<StoredIdentity>;
+    if (typeof identity === "string" && identity !== "") {
+      return { identity, ...(typeof epoch === "number" ? { epoch } : {}) };
+    }
+  } catch {
+    // Reported below.
+  }
+  throw new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path} has no identity; remove the file to give this broker a new one`,
+  );
+}

@@ -9,11 +9,11 @@ import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { packageVersion } from "../../base/package.js";
 import type { Store } from "../../model/store.js";
-import { advertisedHost } from "../listeners/advertised-host.js";
+import { advertisedHost } from "../listeners/listener.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
 import { type HeartbeatInfo, nameOf, readHeartbeatInfo } from "./heartbeat-info.js";
 
-export interface StandbyOptions {
+interface StandbyOptions {
   readonly identity: string;
   readonly leaseMs: number;
   readonly openStore: () => Store | Promise<Store>;

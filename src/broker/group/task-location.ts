@@ -1,9 +1,11 @@
 /** Where a task is and why it does not run, from all brokers of the group. */
 
 import { now } from "../../base/clock.js";
-import { explain } from "../../dispatch/index.js";
+import { explain, whyDelayed } from "../../dispatch/index.js";
 import { claimOf, STARTED } from "../../dispatch/state.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { Job } from "../../model/job.js";
+import { contains } from "../../model/ranges.js";
 import type { Core } from "../core.js";
 
 /** The answer of the broker with the highest rank counts: its worker has the task; the task waits there; a worker could take it; it has workers. */
@@ -15,7 +17,7 @@ export interface TaskLocation {
   readonly claim?: LocalClaim;
 }
 
-export interface LocalClaim {
+interface LocalClaim {
   readonly attempt: number;
   readonly worker: string;
   /** False while it is prefetched. */
@@ -28,11 +30,28 @@ export function localTaskLocation(core: Core, id: JobId, index: TaskIndex): Task
   if (claim !== undefined) return { rank: RANK.claimed, reason, claim };
   const job = core.state.jobs.get(id);
   if (job === undefined) return { rank: RANK.none, reason };
-  const waits = [...job.waiting, ...job.inBackoff].some(({ first, last }) => first <= index && index <= last);
+  const waits = [...job.waiting, ...job.inBackoff, ...job.pending].some(
+    ({ first, last }) => first <= index && index <= last,
+  );
   if (waits) return { rank: RANK.waiting, reason };
   if (job.signature.capable.size > 0) return { rank: RANK.capable, reason };
   const workers = [...core.state.workers.values()].some(({ connected }) => connected);
   return { rank: workers ? RANK.workers : RANK.none, reason };
+}
+
+/** Where a task without a result is. What was cancelled before it ran is nowhere. */
+export async function locateTask(core: Core, job: Job, at: TaskIndex): Promise<Omit<TaskLocation, "rank">> {
+  const { id, cancels, reason } = job;
+  if (job.delayed === true && !contains(cancels, at))
+    return { reason: job.held ? "its job is held" : whyDelayed(job, core.delays.msUntil(job)) };
+  const found = await taskLocation(core, id, at);
+  if (found.claim !== undefined) return found;
+  if (!contains(cancels, at)) {
+    const allocators = await core.allocators.explain(id);
+    return allocators === undefined ? found : { ...found, reason: `${found.reason}; ${allocators}` };
+  }
+  const why = reason === undefined ? "" : `: ${reason}`;
+  return { reason: `it was cancelled before it ran${why}` };
 }
 
 export async function taskLocation(core: Core, job: JobId, index: TaskIndex): Promise<TaskLocation> {

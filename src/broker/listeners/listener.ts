@@ -1,5 +1,7 @@
 /** The listener of an old protocol, and what it is given. */
 
+import { lookup } from "node:dns/promises";
+import { hostname, networkInterfaces } from "node:os";
 import { isLoopback } from "../../base/addresses.js";
 import type { ConnectionGuard } from "../../base/connection-guard.js";
 import { badInput } from "../../base/errors.js";
@@ -61,7 +63,7 @@ export interface Listener {
 
 export type ListenerFactory = (context: ListenerContext, address: ListenerAddress) => Promise<Listener>;
 
-/** The listeners of old protocols that an operator requests with `--protocol`: their syntax, and which are refused. */
+// The listeners of old protocols that an operator requests with `--protocol`: their syntax, and which are refused.
 
 /** The ports of each, unless others are given. */
 const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
@@ -133,4 +135,21 @@ export function checkListeners(listeners: readonly ListenerRequest[], insecure: 
   }
   const twice = listeners.find(({ name }, at) => listeners.findIndex((other) => other.name === name) !== at);
   if (twice !== undefined) throw badInput(`protocol ${twice.name} is given twice`);
+}
+
+// The host name under which other machines reach this one, where none is given.
+
+/**
+ * The host name, unless it means this machine to itself only: many systems have a line for it in /etc/hosts that leads back
+ * here. Then an address by which others can reach it, if it has one.
+ */
+export async function advertisedHost(): Promise<string> {
+  const name = hostname();
+  const found = await lookup(name).catch(() => undefined);
+  if (found !== undefined && !isLoopback(found.address)) return name;
+  const outward = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ internal, address }) => !internal && !address.startsWith("fe80"))
+    .sort((a, b) => Number(a.family === "IPv6") - Number(b.family === "IPv6"));
+  return outward[0]?.address ?? name;
 }

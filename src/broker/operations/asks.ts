@@ -7,7 +7,7 @@ import type { Role } from "../access/roles.js";
 
 const MIB = 1024 * 1024;
 
-export interface AskBound {
+interface AskBound {
   /** Operations and requests. */
   readonly asks: number;
   /** Their bytes, as they came. */

@@ -1,4 +1,4 @@
-/** Connections, and the messages on them for people who inspect them. */
+/** Connections, and their decoded messages. */
 
 import { badInput } from "../../base/errors.js";
 import type { TracedConnection } from "../../base/traced-connections.js";

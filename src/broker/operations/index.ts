@@ -6,10 +6,22 @@ import { badInput } from "../../base/errors.js";
 import type { ReadType, Schema, WrittenType } from "../../model/schema.js";
 import type { RequiredRole, Role } from "../access/roles.js";
 import type { Core } from "../core.js";
+import {
+  allocator,
+  allocatorDryRun,
+  allocatorLog,
+  allocatorPause,
+  allocatorRemove,
+  allocatorResume,
+  allocatorSet,
+  allocators,
+} from "./allocators.js";
 import { brokers, stepBack } from "./brokers.js";
 import { config, configHistory, configSet, drainBroker } from "./config.js";
 import { connection, connections } from "./connections.js";
+import { append, close, edit } from "./edit.js";
 import { events } from "./events.js";
+import { returnedFiles, sendFile } from "./files.js";
 import { history } from "./history.js";
 import { clean, jobs, remove } from "./job-list.js";
 import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
@@ -18,6 +30,7 @@ import { type AnyOperation, authorize, type OperationContext } from "./operation
 import { output } from "./output.js";
 import { overview, permissionsOperation } from "./overview.js";
 import { PEER_OPERATIONS } from "./peer-operations.js";
+import { poolPause, poolResume } from "./pools.js";
 import { rerun } from "./rerun.js";
 import {
   schedule,
@@ -31,10 +44,11 @@ import {
 } from "./schedules.js";
 import { request, services } from "./services.js";
 import { loginLink, status } from "./status.js";
+import { explain, task } from "./task.js";
 import { taskMap } from "./task-map.js";
-import { entries, explain, running, task, tasks, usage } from "./tasks.js";
+import { entries, running, tasks, usage, waiting } from "./tasks.js";
 import { workerPage } from "./worker-page.js";
-import { drain, forgive, stop, workers } from "./workers.js";
+import { drain, forgive, stop, undrain, workers } from "./workers.js";
 
 const permissions = permissionsOperation(() => OPERATIONS_BY_NAME.values());
 
@@ -46,12 +60,18 @@ export const OPERATIONS = {
   wait,
   tasks,
   running,
+  waiting,
   usage,
   taskMap,
   task,
   output,
+  sendFile,
+  returnedFiles,
   explain,
   entries,
+  edit,
+  append,
+  close,
   hold,
   release,
   cancel,
@@ -66,14 +86,25 @@ export const OPERATIONS = {
   scheduleResume,
   scheduleRun,
   scheduleRemove,
+  allocators,
+  allocator,
+  allocatorLog,
+  allocatorSet,
+  allocatorPause,
+  allocatorResume,
+  allocatorDryRun,
+  allocatorRemove,
   workers,
   workerPage,
   drain,
+  undrain,
   stop,
   forgive,
   config,
   configSet,
   configHistory,
+  poolPause,
+  poolResume,
   limits,
   limitSet,
   limitRemove,

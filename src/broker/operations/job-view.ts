@@ -1,11 +1,15 @@
 /** A job in the API. */
+import { shellWord } from "../../base/format.js";
 import type { State } from "../../dispatch/index.js";
+import type { JobId } from "../../model/ids.js";
 import type { Counters, Job, Limits } from "../../model/job.js";
 import { finishedCount, NO_OUTPUT_CAP } from "../../model/job.js";
-import { retry } from "../../model/job-input.js";
+import { amount, haltRule, retry } from "../../model/job-input.js";
 import { MAX_LIMITS_OF_JOB } from "../../model/limit.js";
-import type { Bytes, Recipe } from "../../model/recipe.js";
+import { ALL, type Bytes, type Recipe } from "../../model/recipe.js";
+import { sentFile } from "../../model/recipe-input.js";
 import * as s from "../../model/schema.js";
+import { MAX_FILES, MAX_PATH, type TaskFiles } from "../../model/task-files.js";
 import { numbersOf } from "../../model/task-numbers.js";
 import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
@@ -15,6 +19,7 @@ export const OPEN_STATES = ["held", "blocked", "delayed", "waiting", "running"] 
 export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
 const SUMMARY = 200;
 const MAX_NUMBERS = 10_000_000;
+const MAX_DEPENDENTS = 100;
 
 const stride = s.object({ first: s.number(), last: s.number(), step: s.number() });
 const words = s.optional(s.list(s.argument(), 100_000));
@@ -26,6 +31,7 @@ const recipeView = s.object({
   argv: words,
   placeholders: s.optional(s.flag()),
   shell: s.optional(s.flag()),
+  several: s.optional(s.choice("joined", "repeated")),
   log: s.optional(s.text(4096)),
   array: s.optional(s.list(stride, 10_000)),
   dir: s.optional(s.argument()),
@@ -40,7 +46,21 @@ const recipeView = s.object({
   stdin: s.optional(s.bytes()),
   content: s.optional(s.bytes()),
   body: s.optional(s.bytes()),
+  files: s.optional(
+    s.object({
+      count: s.described(s.count(), "how many files were sent with the job"),
+      sent: s.optional(s.described(s.list(sentFile, MAX_FILES), "which: only with content=true")),
+      use: s.optional(s.list(s.text(MAX_PATH), 100)),
+      returns: s.optional(s.list(s.text(MAX_PATH), 100)),
+    }),
+  ),
 });
+
+/** A number, or all that a worker has. */
+const amountOut: s.Schema<number | "all"> = {
+  read: (value, what) => (value === "all" ? "all" : s.number().read(value, what)),
+  json: amount.json,
+};
 
 export const jobView = s.object({
   id: s.count(),
@@ -60,7 +80,7 @@ export const jobView = s.object({
   pool: s.text(),
   tags: s.list(s.text(), 100),
   service: s.optional(s.text()),
-  needs: s.record(s.number()),
+  needs: s.record(amountOut),
   priority: s.integer(-1000, 1000),
   key: s.optional(s.text()),
   keyForMs: s.optional(s.count()),
@@ -72,6 +92,8 @@ export const jobView = s.object({
   idempotencyKey: s.optional(s.described(s.text(), "of its submission; the SDK makes one")),
   resumes: s.optional(s.described(s.count(), "the job of the same batch whose remaining tasks it runs")),
   held: s.flag(),
+  poolPaused: s.optional(s.described(s.flag(), "its pool is paused")),
+  open: s.optional(s.described(s.flag(), "it takes more tasks, and does not end, until it is closed")),
   hasEntries: s.flag(),
   created: s.described(s.number(), "milliseconds since 1970"),
   ended: s.optional(s.described(s.number(), "milliseconds since 1970")),
@@ -83,19 +105,26 @@ export const jobView = s.object({
     retry: s.optional(retry),
     crashLimit: s.count(),
     maxFails: s.optional(s.count()),
+    halt: s.optional(haltRule),
     maxRunning: s.optional(s.count()),
     named: s.optional(s.described(s.list(s.text(), MAX_LIMITS_OF_JOB), "the limits that its tasks count against")),
     timeLimitMs: s.optional(s.positive()),
+    timeLimitPercent: s.optional(s.count()),
+    timeRequestMs: s.optional(s.described(s.positive(), "a worker that ends sooner gets no task of the job")),
     outputCap: s.optional(s.described(s.count(), "output kept per task, in bytes; absent if all is kept")),
     relay: s.optional(s.described(s.flag(), "a client that follows the job gets all output")),
   }),
-  after: s.list(s.object({ job: s.count(), any: s.flag() }), 1000),
+  after: s.list(s.object({ job: s.count(), any: s.flag(), each: s.optional(s.flag()) }), 1000),
+  waitsFor: s.optional(s.described(s.list(s.count(), 1000), "the jobs of after that have not ended; absent if none")),
+  dependents: s.optional(
+    s.described(s.list(s.count(), MAX_DEPENDENTS), `open jobs that wait for it, the first ${MAX_DEPENDENTS}`),
+  ),
 });
 
 export type JobView = s.ReadType<typeof jobView>;
 export type JobState = JobView["state"];
 
-export interface ViewOptions {
+interface ViewOptions {
   /** The caller's. */
   readonly role: Role;
   /** With the bytes of the recipe. */
@@ -124,12 +153,14 @@ export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 
     pool,
     tags,
     ...(service === undefined ? {} : { service }),
-    needs: { ...needs },
+    needs: Object.fromEntries(Object.entries(needs).map(([name, amount]) => [name, amount === ALL ? "all" : amount])),
     priority,
     ...timesOf(job),
     ...(job.idempotencyKey === undefined ? {} : { idempotencyKey: job.idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes }),
     held: open?.held ?? held,
+    ...(open?.paused === true ? { poolPaused: true } : {}),
+    ...(job.open === true ? { open: true } : {}),
     hasEntries,
     created,
     ...(job.ended === undefined ? {} : { ended: job.ended.at }),
@@ -138,7 +169,15 @@ export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 
     recipe: viewOfRecipe(job.recipe, content, maySeeEnvironment(role)),
     limits: viewOfLimits(limits),
     after: job.after,
+    ...related(core.state, id),
   };
+}
+
+function related(state: State, id: JobId): Pick<JobView, "waitsFor" | "dependents"> {
+  const known = state.jobs.get(id);
+  const waitsFor = [...(known?.blockedBy ?? []), ...(known?.each.keys() ?? [])];
+  const dependents = Array.from(state.waitingFor.get(id) ?? [], (one) => one.id).slice(0, MAX_DEPENDENTS);
+  return { ...(waitsFor.length > 0 ? { waitsFor } : {}), ...(dependents.length > 0 ? { dependents } : {}) };
 }
 
 const TIMES = ["key", "keyForMs", "batchKey", "notBefore", "delayMs", "keepMs", "keepFailedMs"] as const;
@@ -161,19 +200,25 @@ function stateOf(state: State, { id, held, delayed }: Job, atPeers: number): (ty
   return (open?.started ?? 0) + atPeers > 0 ? "running" : "waiting";
 }
 
-/** Values in environments are often passwords of those who run the jobs. */
+/** Environment variables often hold passwords. */
 export const maySeeEnvironment = (role: Role): boolean => roleAllows(role, "client");
 
 function viewOfRecipe(recipe: Recipe, content: boolean, environment: boolean): JobView["recipe"] {
   const view: Record<string, unknown> = { summary: summaryOf(recipe) };
   for (const [name, value] of Object.entries(recipe) as [string, unknown][]) {
-    if (name === "env" && !environment) view.envNames = Object.keys(value as object);
+    if (name === "files") view.files = filesView(value as TaskFiles, content);
+    else if (name === "env" && !environment) view.envNames = Object.keys(value as object);
     else if (!(value instanceof Uint8Array) || name === "dir") view[name] = value;
     else if (content) view[name] = value;
     else view[`${name}Bytes`] = value.length;
   }
   return view as JobView["recipe"];
 }
+
+const filesView = ({ sent = [], ...patterns }: TaskFiles, content: boolean): object => ({
+  ...{ count: sent.length, ...patterns },
+  ...(content ? { sent } : {}),
+});
 
 export function summaryOf(recipe: Recipe): string {
   const line = oneLine(recipe).replaceAll(/\s+/g, " ").trim();
@@ -183,7 +228,7 @@ export function summaryOf(recipe: Recipe): string {
 function oneLine(recipe: Recipe): string {
   switch (recipe.kind) {
     case "command":
-      return recipe.shell === true ? textOf(recipe.argv[0] ?? "") : recipe.argv.map(quoted).join(" ");
+      return recipe.shell === true ? textOf(recipe.argv.at(-1) ?? "") : recipe.argv.map(quoted).join(" ");
     case "script":
       return [`script${recipe.type}`, ...(recipe.args ?? []).map(quoted)].join(" ");
     case "call":
@@ -193,8 +238,4 @@ function oneLine(recipe: Recipe): string {
 
 const textOf = (one: Bytes): string => (typeof one === "string" ? one : Buffer.from(one).toString());
 
-/** Quoted as for a shell, for display. */
-function quoted(one: Bytes): string {
-  const text = textOf(one).slice(0, SUMMARY);
-  return /^[\w@%+=:,./{}#-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
+const quoted = (one: Bytes): string => shellWord(textOf(one).slice(0, SUMMARY));

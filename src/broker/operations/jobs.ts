@@ -1,7 +1,7 @@
 /** Operations on jobs: submit, read, wait, hold, release, cancel. */
 
 import { now } from "../../base/clock.js";
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { firstLease, newTaskRangeId, onRemoteCancel, onRemoteHold, signatureOfJob } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { type JobEnd, type JobSpec, newJob } from "../../model/job.js";
@@ -52,9 +52,9 @@ async function submitJob(
   given: { readonly spec: JobSpec; readonly entries?: SubmittedEntries },
 ): Promise<SubmitAnswer> {
   const { entries } = given;
-  if (given.spec.limits.named !== undefined) await core.limits.requireKnown(given.spec.limits.named);
+  const { named } = given.spec.limits;
+  if (named !== undefined) await core.limits.requireKnown(named);
   const spec = core.delays.withTime(given.spec);
-  if (spec.limits.named !== undefined) await core.limits.requireKnown(spec.limits.named);
   if (spec.after.length === 0 && spec.key === undefined && spec.notBefore === undefined)
     return submitAtOnce(core, spec, entries);
   const others = spec.after.map((after) => after.job);
@@ -62,6 +62,7 @@ async function submitJob(
   const before = await submittedBefore(core, spec);
   if (before !== undefined) return { job: before };
   refuseFailedDependencies(spec.after, await endsOf(core, others));
+  await checkEach(core, spec);
   const result = await commitSubmit(core, submitWrite(core, spec, entries));
   if (result.op === "duplicate") return existing(result, spec);
   await addSubmitted(core, result, others);
@@ -69,6 +70,20 @@ async function submitJob(
   if (replaced === undefined) return { job: job.id };
   core.decide((out) => onRemoteCancel(core.state, out, replaced.job, [ALL_TASKS]));
   return { job: job.id, replaced: replaced.job };
+}
+
+/** Task i comes after task i: both jobs have as many, now and later. */
+async function checkEach(core: Core, { after, count, open }: JobSpec): Promise<void> {
+  for (const { job: id, each } of after) {
+    if (each !== true) continue;
+    const other = await requireJob(core, id);
+    if (open === true || other.open === true)
+      throw badInput(`after: expected jobs that take no more tasks, for each of job ${id}, got one that is open`);
+    if (other.count !== count)
+      throw badInput(
+        `after: expected ${other.count} tasks, as many as job ${id} has, for each of job ${id}, got ${count}`,
+      );
+  }
 }
 
 /** The answer where a job is there already. */
@@ -251,7 +266,8 @@ export const cancel = operation({
   output: nothing,
   perform: async (core, given) => {
     const found = await requireOpenJob(core, given.job);
-    const ranges = tasksWithin(found, given.tasks);
+    // All tasks of an open job include those to come.
+    const ranges = given.tasks === undefined ? [ALL_TASKS] : tasksWithin(found, given.tasks);
     const reason = given.reason === undefined ? {} : { reason: given.reason };
     await core.commit({ op: "cancel", job: given.job, ranges, ...reason });
     core.decide((out) => onRemoteCancel(core.state, out, given.job, ranges));

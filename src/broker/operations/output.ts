@@ -4,6 +4,7 @@ import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { type JobId, taskKey } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
+import { MAX_TASKS } from "../../model/job-input.js";
 import * as s from "../../model/schema.js";
 import type { OutputPage } from "../../model/store.js";
 import { taskNumber } from "../../model/task-numbers.js";
@@ -12,7 +13,7 @@ import { localClaim, taskLocation } from "../group/task-location.js";
 import { waitForNext } from "../watchers.js";
 import { operation } from "./operation.js";
 import { index, job, limit, waitMs } from "./shared-fields.js";
-import { requireTask, resultOf } from "./tasks.js";
+import { requireTask, resultOf } from "./task.js";
 
 const PAGE = 1024 * 1024;
 /** Output that arrives at another broker is not announced here, so it is polled. */
@@ -27,7 +28,7 @@ const piece = s.object({
 const input = s.object({
   job,
   index,
-  attempt: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the latest if absent")),
+  attempt: s.optional(s.described(s.integer(1, MAX_TASKS), "the latest if absent")),
   stream: s.optional(s.described(s.choice("stdout", "stderr"), "only this stream")),
   from: s.withDefault(s.described(s.count(), "from this offset on"), 0),
   limit: limit(PAGE),

@@ -10,7 +10,7 @@ import { localTaskLocation } from "../group/task-location.js";
 import type { OperationContext } from "./operation.js";
 import { localServices } from "./services.js";
 import { assignedOf, runningFrom } from "./tasks.js";
-import { drainOrStopHere, localWorkers, stopInput } from "./workers.js";
+import { drainOrStopHere, localWorkers, stopInput, undrainHere } from "./workers.js";
 
 type PeerOperation = (core: Core, input: unknown, context: OperationContext) => Promise<object> | object;
 
@@ -44,6 +44,7 @@ export const PEER_OPERATIONS: ReadonlyMap<string, PeerOperation> = new Map([
     })),
   ],
   ["peer.drain", peerOperation(stopInput, (core, given) => drainOrStopHere(core, "drain", given))],
+  ["peer.undrain", peerOperation(worker, (core, given) => undrainHere(core, given))],
   ["peer.stop", peerOperation(stopInput, (core, given) => drainOrStopHere(core, "stop", given))],
   [
     "peer.forgive",

@@ -17,6 +17,7 @@ const KINDS = [
   "worker-banned",
   "worker-suspended",
   "job-stuck",
+  "pool-paused",
   "worker-disconnected",
   "worker-lost",
   "queue-long",
@@ -63,6 +64,7 @@ export async function problemsOf(core: Core, disk: { free: number; total: number
   }
   found.push(
     ...fullQueues(core),
+    ...few(core.pools.list().map(pausedPool)),
     ...jobProblems(core),
     ...workerProblems(core),
     ...lostWorkers(core),
@@ -70,6 +72,11 @@ export async function problemsOf(core: Core, disk: { free: number; total: number
   );
   return found.sort((a, b) => Number(b.critical) - Number(a.critical) || KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
 }
+
+const pausedPool = ({ pool, since, reason }: ReturnType<Core["pools"]["list"]>[number]): Problem => ({
+  ...{ kind: "pool-paused", critical: false, since },
+  text: `pool ${pool} is paused${reason === undefined ? "" : `: ${reason}`}`,
+});
 
 /** The first of them; the last one has the number of the others. */
 function few(problems: readonly Problem[]): Problem[] {

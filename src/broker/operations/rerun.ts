@@ -1,6 +1,6 @@
 /** Running ended tasks again. */
 
-import { badInput, LaboroError } from "../../base/errors.js";
+import { asLaboroError, badInput, LaboroError } from "../../base/errors.js";
 import { reserveTaskRangeIds } from "../../dispatch/rerun.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job, JobEnd } from "../../model/job.js";
@@ -18,7 +18,16 @@ const input = s.object({
   job,
   states: s.withDefault(s.described(s.list(s.choice(...END_STATES), 3), "how they ended"), ["failed", "cancelled"]),
   tasks: s.optional(ranges),
+  withDependents: s.optional(
+    s.described(
+      s.flag(),
+      "then the same for all tasks of the jobs that come after it, and after those; they wait for it",
+    ),
+  ),
 });
+
+/** Jobs read at a time to find those that come after others. */
+const PAGE = 1_000;
 
 export const rerun = operation({
   name: "rerun",
@@ -27,11 +36,46 @@ export const rerun = operation({
   path: "/jobs/{job}/rerun",
   summary: "Run ended tasks of a job again: failed and cancelled ones unless states are given",
   input,
-  output: s.object({ count: s.described(s.count(), "how many tasks run again") }),
-  perform: (core, given) => core.jobs.withLock(given.job, () => runAgain(core, given)),
+  output: s.object({
+    count: s.described(s.count(), "how many tasks run again"),
+    dependents: s.optional(
+      s.list(s.object({ job: s.count(), count: s.count(), refused: s.optional(s.text(4096)) }), 1_000_000),
+    ),
+  }),
+  perform: async (core, { withDependents = false, ...given }) => {
+    const { count } = await core.jobs.withLock(given.job, () => runAgain(core, given));
+    if (!withDependents) return { count };
+    const dependents: { job: number; count: number; refused?: string }[] = [];
+    // The failure has cancelled them.
+    const states = [...new Set([...given.states, "cancelled" as const])];
+    for (const job of await dependentsOf(core, given.job)) {
+      const again = core.jobs.withLock(job, () => runAgain(core, { job, states }));
+      // It may wait for yet another job, which has failed.
+      const done = await again.catch((cause: unknown) => ({ count: 0, refused: asLaboroError(cause).message }));
+      dependents.push({ job, ...done });
+    }
+    return { count, dependents };
+  },
 });
 
-async function runAgain(core: Core, given: s.ReadType<typeof input>): Promise<{ count: number }> {
+/** The jobs that come after this one, and those after these, in order. A job comes after older ones only. */
+async function dependentsOf(core: Core, first: JobId): Promise<readonly JobId[]> {
+  const after: Job[] = [];
+  let before: JobId | undefined;
+  do {
+    const page = await core.store.jobs({ limit: PAGE, ...(before === undefined ? {} : { before }) });
+    for (const job of page.jobs) if (job.id > first && job.after.length > 0) after.push(job);
+    before = page.next;
+  } while (before !== undefined && before > first);
+  const found = new Set([first]);
+  for (const { id, after: others } of after.reverse()) if (others.some(({ job }) => found.has(job))) found.add(id);
+  found.delete(first);
+  return [...found];
+}
+
+type Again = Omit<s.ReadType<typeof input>, "withDependents">;
+
+async function runAgain(core: Core, given: Again): Promise<{ count: number }> {
   const found = await requireJob(core, given.job);
   refuseFailedDependencies(found.after, await endsAround(core, found));
   const tasks = given.tasks === undefined ? {} : { ranges: tasksWithin(found, given.tasks) };

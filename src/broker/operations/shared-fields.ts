@@ -7,7 +7,7 @@ import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 
 /** The longest long poll. */
-export const MAX_WAIT = 600_000;
+const MAX_WAIT = 600_000;
 
 export const job = s.mapped(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the number of the job"), JobId);
 export const index = s.described(s.count(), "the place of the task in its job, from 0");

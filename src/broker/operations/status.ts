@@ -4,6 +4,7 @@ import { now } from "../../base/clock.js";
 import * as s from "../../model/schema.js";
 import { groupLoad } from "../group/heartbeat-info.js";
 import { operation } from "./operation.js";
+import { pausedPool } from "./pools.js";
 import { nothing } from "./shared-fields.js";
 
 export const status = operation({
@@ -26,6 +27,7 @@ export const status = operation({
       s.list(s.text(65_536), 1_000),
       "acknowledged data that is missing, until its report is removed",
     ),
+    pausedPools: s.list(pausedPool, 100_000),
     jobs: s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
     tasks: s.object({ waiting: s.count(), running: s.count() }),
     workers: s.object({ connected: s.count(), disconnected: s.count(), draining: s.count() }),
@@ -44,6 +46,7 @@ export const status = operation({
       listeners: info.listeners(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
       damage: await info.damage(),
+      pausedPools: [...core.pools.list()],
       ...load,
       lastEvent: core.events.last,
     };

@@ -10,17 +10,16 @@ import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import { operation } from "./operation.js";
 import { job, requireJob } from "./shared-fields.js";
+import { COUNTED_AT_ONCE } from "./tasks.js";
 
 /** In order of importance: a cell has one of the first three states if any of its tasks has it, otherwise the most frequent one. */
-export const CELL_STATES = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"] as const;
+const CELL_STATES = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"] as const;
 const [FAILED, RUNNING, PREFETCHED, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
 const KINDS = CELL_STATES.length;
 
 const MAX_CELLS = 20_000;
 /** Tasks of one map. Of a larger job a part is shown. */
 const MAX_TASKS = 2 ** 20;
-/** Tasks whose results are counted in one read of the store, because commits wait for it. */
-const COUNTED_AT_ONCE = 65_536;
 
 const input = s.object({
   job,

@@ -1,24 +1,36 @@
-/** Operations on the tasks of a job: results, running tasks, one task, why it waits, entries. */
-import { whyDelayed } from "../../dispatch/index.js";
-import { STARTED } from "../../dispatch/state.js";
+/** Operations on the tasks of a job: results, running and waiting tasks, what they used, entries. */
+import { matchesGlob } from "../../base/format.js";
+import { STARTED, UNSTARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
+import { MAX_TASKS } from "../../model/job-input.js";
 import { LISTED_VALUE, MAX_VALUE, type TaskResult } from "../../model/outcome.js";
-import { contains } from "../../model/ranges.js";
+import { difference, type Range, sizeOf } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { type TaskLocation, taskLocation } from "../group/task-location.js";
+import { locateTask } from "../group/task-location.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
-import { index, job, limit, noSuchTask, number, progress, requireJob } from "./shared-fields.js";
+import { index, job, limit, number, progress, requireJob } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const ENTRIES_PAGE = 10_000;
+/** Tasks whose entries are compared for one answer. */
+const MAX_COMPARED = 20_000;
+/** Results that are counted in one read of the store, because commits wait for it. */
+export const COUNTED_AT_ONCE = 65_536;
 
 const entry = s.optional(s.described(s.textOrBytes(), "where entries were asked for and the job has any"));
 const withEntries = s.withDefault(s.described(s.flag(), "with the entry of each task"), false);
+const glob = s.optional(
+  s.described(
+    s.text(200),
+    "whose entry, or number where the job has no entries, matches: * is any text, ? any character; entries come along. " +
+      "An answer may have few tasks, or none, and next",
+  ),
+);
 
 export const taskResult = s.object({
   index,
@@ -44,7 +56,7 @@ export const taskResult = s.object({
   entry,
 });
 
-const from = s.withDefault(s.described(s.count(), "from this index on"), 0);
+const from = s.withDefault(s.described(s.integer(0, MAX_TASKS), "from this index on"), 0);
 const next = s.optional(s.described(s.count(), "give this as from for the next page; absent on the last one"));
 
 export const tasks = operation({
@@ -64,6 +76,7 @@ export const tasks = operation({
       false,
     ),
     entries: withEntries,
+    entry: glob,
   }),
   output: s.object({ tasks: s.list(taskResult, PAGE), next }),
   perform: async (core, given) => {
@@ -73,15 +86,47 @@ export const tasks = operation({
       ...(given.worker === undefined ? {} : { worker: given.worker }),
     };
     const maxValue = given.limit === 1 ? MAX_VALUE : LISTED_VALUE;
-    const options = { from: given.from, limit: given.limit, filter, ...(given.values ? { maxValue } : {}) };
-    const page = await core.store.results(given.job, options);
-    const results = page.results.map((one) => withNumber(found, one));
-    return {
-      tasks: given.entries ? await addEntries(core, found, results) : results,
-      ...(page.next === undefined ? {} : { next: page.next }),
-    };
+    const values = given.values ? { maxValue } : {};
+    return matching(core, found, given, async (from, limit) => {
+      const page = await core.store.results(given.job, { from, limit, filter, ...values });
+      const tasks = page.results.map((one) => withNumber(found, one));
+      return { tasks, ...(page.next === undefined ? {} : { next: page.next }) };
+    });
   },
 });
+
+interface TaskPage<Task> {
+  readonly tasks: readonly Task[];
+  readonly next?: number;
+}
+
+/** The tasks of one answer, from pages that `read` makes. */
+async function matching<Task extends { readonly index: number; readonly number: number }>(
+  core: Core,
+  job: Job,
+  given: { readonly from: number; readonly limit: number; readonly entries: boolean; readonly entry?: string },
+  read: (from: number, limit: number) => Promise<TaskPage<Task>>,
+): Promise<TaskPage<Task & { entry?: Bytes }>> {
+  const { entry: glob } = given;
+  if (glob === undefined) {
+    const page = await read(given.from, given.limit);
+    return given.entries ? { ...page, tasks: await addEntries(core, job, page.tasks) } : page;
+  }
+  const found: (Task & { entry?: Bytes })[] = [];
+  let from = given.from;
+  for (let compared = 0; compared < MAX_COMPARED; ) {
+    const { tasks, next } = await read(from, PAGE);
+    for (const task of await addEntries(core, job, tasks)) {
+      if (!matchesGlob(Buffer.from(task.entry ?? String(task.number)).toString(), glob)) continue;
+      if (found.length === given.limit) return { tasks: found, next: task.index };
+      found.push(task);
+    }
+    if (next === undefined) return { tasks: found };
+    compared += Math.max(1, tasks.length);
+    from = next;
+  }
+  return { tasks: found, next: from };
+}
 
 export const usage = operation({
   name: "usage",
@@ -95,10 +140,32 @@ export const usage = operation({
     runMs: s.described(s.number(), "from start to end, all tasks together"),
     cpuMs: s.described(s.number(), "CPU time of their processes"),
     peakMemory: s.described(s.count(), "of the task with the most, in bytes; 0 if none is known"),
+    firstStart: s.described(s.number(), "when the first of them started; 0 if none has ended"),
+    durations: s.described(
+      s.list(s.object({ step: s.count(), tasks: s.count() }), 1_000),
+      "how many took how long, in order: step n is from 2^(n/4) ms on, until 2^((n+1)/4) ms",
+    ),
   }),
   perform: async (core, given) => {
-    await requireJob(core, given.job);
-    return core.store.usage(given.job);
+    const { count } = await requireJob(core, given.job);
+    const total = { tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0, firstStart: 0 };
+    const durations = new Map<number, number>();
+    for (let first = 0, many = COUNTED_AT_ONCE; first < count; ) {
+      const before = total.tasks;
+      for (const used of await core.store.usage(given.job, { first, last: Math.min(count, first + many) - 1 })) {
+        total.tasks += used.tasks;
+        total.runMs += used.runMs;
+        total.cpuMs += used.cpuMs;
+        total.peakMemory = Math.max(total.peakMemory, used.peakMemory);
+        total.firstStart = Math.min(total.firstStart || used.firstStart, used.firstStart);
+        durations.set(used.step, (durations.get(used.step) ?? 0) + used.tasks);
+      }
+      first += many;
+      // Of a large job that has hardly begun, more tasks at once.
+      many = total.tasks - before < many / 8 ? many * 4 : COUNTED_AT_ONCE;
+    }
+    const steps = [...durations].sort(([a], [b]) => a - b);
+    return { ...total, durations: steps.map(([step, tasks]) => ({ step, tasks })) };
   },
 });
 
@@ -121,7 +188,7 @@ export const running = operation({
   method: "GET",
   path: "/jobs/{job}/running",
   summary: "Tasks that run, where and since when, in order",
-  input: s.object({ job, from, limit: limit(PAGE), entries: withEntries }),
+  input: s.object({ job, from, limit: limit(PAGE), entries: withEntries, entry: glob }),
   output: s.object({
     tasks: s.list(runningTask, PAGE),
     next,
@@ -129,21 +196,98 @@ export const running = operation({
   }),
   perform: async (core, given) => {
     const job = core.state.jobs.get(given.job)?.job ?? (await requireJob(core, given.job));
-    const input = { job: given.job, from: given.from, limit: given.limit + 1 };
-    const others = (await core.peers?.askAll<RunningHere>("peer.running", input)) ?? [];
-    const here = runningFrom(core, given.job, given.from, given.limit + 1);
-    const found = inOrder([...here, ...others.flatMap(({ answer }) => answer.tasks)]);
-    const beyond = found[given.limit];
-    const page = found.slice(0, given.limit);
-    const tasks = given.entries ? await addEntries(core, job, page) : page;
-    const assigned = others.reduce((sum, { answer }) => sum + answer.assigned, assignedOf(core, given.job));
-    return {
-      tasks,
-      ...(beyond === undefined ? {} : { next: beyond.index }),
-      ...(assigned === 0 ? {} : { assigned }),
-    };
+    let assigned = 0;
+    const page = await matching(core, job, given, async (from, limit) => {
+      const found = await allRunning(core, given.job, from, limit + 1);
+      assigned = found.assigned;
+      const beyond = found.tasks[limit];
+      return { tasks: found.tasks.slice(0, limit), ...(beyond === undefined ? {} : { next: beyond.index }) };
+    });
+    return { ...page, ...(assigned === 0 ? {} : { assigned }) };
   },
 });
+
+/** Here and at the other brokers of the group. */
+async function allRunning(core: Core, job: JobId, from: number, limit: number): Promise<RunningHere> {
+  const others = (await core.peers?.askAll<RunningHere>("peer.running", { job, from, limit })) ?? [];
+  const here = runningFrom(core, job, from, limit);
+  return {
+    tasks: inOrder([...here, ...others.flatMap(({ answer }) => answer.tasks)]).slice(0, limit),
+    assigned: others.reduce((sum, { answer }) => sum + answer.assigned, assignedOf(core, job)),
+  };
+}
+
+const waitingTask = s.object({
+  index,
+  number,
+  worker: s.optional(s.described(s.text(), "the worker of this broker that has prefetched it")),
+  entry,
+});
+
+export const waiting = operation({
+  name: "waiting",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/waiting",
+  summary: "Tasks that wait, in order, and why the first of them does",
+  input: s.object({ job, from, limit: limit(PAGE), entries: withEntries, entry: glob }),
+  output: s.object({
+    tasks: s.list(waitingTask, PAGE),
+    next,
+    reason: s.optional(s.described(s.text(), "why the first of them waits, in words")),
+  }),
+  perform: async (core, given) => {
+    const found = await requireJob(core, given.job);
+    if (found.ended !== undefined) return { tasks: [] };
+    const page = await matching(core, found, given, (from, limit) => waitingFrom(core, found, from, limit));
+    const [first] = page.tasks;
+    return first === undefined ? page : { ...page, reason: (await locateTask(core, found, first.index)).reason };
+  },
+});
+
+/** Windows of tasks that are read for one page; in each no more than a broker tells another of what runs. */
+const MAX_WINDOWS = 128;
+const WINDOW = 8_192;
+
+/** What has no result, does not run and was not cancelled waits. */
+async function waitingFrom(core: Core, job: Job, from: number, limit: number): Promise<TaskPage<WaitingTask>> {
+  const found: WaitingTask[] = [];
+  const cancels = core.state.jobs.get(job.id)?.cancels ?? job.cancels;
+  let windows = 0;
+  for (const range of difference({ first: from, last: job.count - 1 }, cancels)) {
+    for (let first = range.first; first <= range.last; first += WINDOW) {
+      if (++windows > MAX_WINDOWS) return { tasks: found, next: first };
+      const window = { first, last: Math.min(range.last, first + WINDOW - 1) };
+      // Where all have ended, their number is enough.
+      const [{ succeeded = 0, failed = 0, cancelled = 0 } = {}] = await core.store.endCounts(job.id, window, WINDOW);
+      if (succeeded + failed + cancelled === sizeOf(window)) continue;
+      const ended = await core.store.endCounts(job.id, window, 1);
+      const { tasks: running } = await allRunning(core, job.id, first, WINDOW);
+      const others = new Set([...ended.map(({ cell }) => first + cell), ...running.map(({ index }) => index)]);
+      const prefetched = prefetchedHere(core, job.id, window);
+      for (let index = first; index <= window.last; index++) {
+        if (others.has(index)) continue;
+        if (found.length === limit) return { tasks: found, next: index };
+        const worker = prefetched.get(index);
+        found.push({ index, number: taskNumber(job, index), ...(worker === undefined ? {} : { worker }) });
+      }
+    }
+  }
+  return { tasks: found };
+}
+
+/** The names of the workers that have prefetched them. */
+function prefetchedHere(core: Core, id: JobId, { first, last }: Range): Map<number, string> {
+  const found = new Map<number, string>();
+  for (const claim of core.state.jobs.get(id)?.claims ?? []) {
+    const end = Math.min(last, claim.last);
+    for (let at = Math.max(first, claim.first); at <= end; at++)
+      if (claim.tasks[at - claim.first] === UNSTARTED) found.set(at, claim.worker.profile.name);
+  }
+  return found;
+}
+
+type WaitingTask = s.ReadType<typeof waitingTask>;
 
 interface RunningHere {
   readonly tasks: readonly RunningTask[];
@@ -186,72 +330,6 @@ export function runningFrom(core: Core, id: JobId, first: number, most: number):
     }
   }
   return found;
-}
-
-export const task = operation({
-  name: "task",
-  role: "read",
-  method: "GET",
-  path: "/jobs/{job}/tasks/{index}",
-  summary: "One task: where it is, how it ended, its earlier attempts",
-  input: s.object({ job, index }),
-  output: s.object({
-    job: s.count(),
-    index,
-    number,
-    state: s.choice("waiting", "running", ...END_STATES),
-    attempt: s.described(s.count(), "the latest attempt; 0 if there was none"),
-    worker: s.optional(s.text()),
-    reason: s.described(s.text(), "one line for people"),
-    result: s.optional(taskResult),
-    earlierAttempts: s.list(taskResult, 100_000),
-  }),
-  perform: async (core, given) => {
-    const found = await requireTask(core, given);
-    const { job, index } = given;
-    const result = await resultOf(core, given);
-    const earlier = await core.store.earlierAttempts(job, index);
-    const earlierAttempts = earlier.map((one) => withNumber(found, one));
-    const common = { job, index, number: taskNumber(found, index), earlierAttempts };
-    if (result !== undefined) {
-      const { state, attempt, worker } = result;
-      return { ...common, state, attempt, worker, reason: whyEnded(result), result: withNumber(found, result) };
-    }
-    const { reason, claim } = await locate(core, found, index);
-    if (claim !== undefined) {
-      const { started, attempt, worker } = claim;
-      return { ...common, state: started ? ("running" as const) : ("waiting" as const), attempt, worker, reason };
-    }
-    const attempt = earlierAttempts.at(-1)?.attempt ?? 0;
-    if (!contains(found.cancels, index)) return { ...common, state: "waiting" as const, attempt, reason };
-    return { ...common, state: "cancelled" as const, attempt, reason };
-  },
-});
-
-export const explain = operation({
-  name: "explain",
-  role: "read",
-  method: "GET",
-  path: "/jobs/{job}/tasks/{index}/explain",
-  summary: "Why a task is not running, in words",
-  input: s.object({ job, index }),
-  output: s.object({ reason: s.text() }),
-  perform: async (core, given) => {
-    const found = await requireTask(core, given);
-    const result = await resultOf(core, given);
-    return { reason: result === undefined ? (await locate(core, found, given.index)).reason : whyEnded(result) };
-  },
-});
-
-/** Where a task without a result is. What was cancelled before it ran is nowhere. */
-async function locate(core: Core, job: Job, at: number): Promise<Omit<TaskLocation, "rank">> {
-  const { id, cancels, reason } = job;
-  if (job.delayed === true && !contains(cancels, at))
-    return { reason: job.held ? "its job is held" : whyDelayed(job, core.delays.msUntil(job)) };
-  const found = await taskLocation(core, id, at);
-  if (found.claim !== undefined || !contains(cancels, at)) return found;
-  const why = reason === undefined ? "" : `: ${reason}`;
-  return { reason: `it was cancelled before it ran${why}` };
 }
 
 export const entries = operation({
@@ -298,31 +376,7 @@ async function addEntries<Task extends { readonly index: number }>(
   });
 }
 
-const withNumber = (job: Job, result: TaskResult): s.ReadType<typeof taskResult> => ({
+export const withNumber = (job: Job, result: TaskResult): s.ReadType<typeof taskResult> => ({
   ...result,
   number: taskNumber(job, result.index),
 });
-
-interface Task {
-  readonly job: JobId;
-  readonly index: number;
-}
-
-export async function requireTask(core: Core, given: Task): Promise<Job> {
-  const found = await requireJob(core, given.job);
-  if (given.index >= found.count) throw noSuchTask(found);
-  return found;
-}
-
-export async function resultOf(core: Core, { job, index }: Task): Promise<TaskResult | undefined> {
-  const page = await core.store.results(job, { from: index, limit: 1 });
-  return page.results.find((one) => one.index === index);
-}
-
-function whyEnded({ state, code, signal, timedOut, error, worker }: TaskResult): string {
-  const how =
-    error ??
-    (timedOut === true ? "its time limit ended it" : signal !== undefined ? `${signal} ended it` : `exit code ${code}`);
-  if (state === "succeeded") return `it has succeeded on ${worker}`;
-  return state === "failed" ? `it has failed on ${worker}: ${how}` : `it was cancelled on ${worker}: ${how}`;
-}

@@ -1,6 +1,6 @@
 /** Pages of a sorted list of workers, with the tasks that they run. */
 import { claimsOf, STARTED, type WorkerState } from "../../dispatch/state.js";
-import { WorkerId } from "../../model/ids.js";
+import { JobId, WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
@@ -19,6 +19,7 @@ const runningTask = s.object({
   name: s.described(s.text(), "of the job"),
   attempt: s.count(),
   startedAt: s.optional(s.described(s.number(), "milliseconds since 1970; absent if the start was not reported")),
+  entry: s.optional(s.described(s.textOrBytes(), "of one worker that is asked for by its id")),
 });
 
 const row = s.object({
@@ -41,6 +42,7 @@ const input = s.object({
   ),
   find: s.optional(s.described(s.text(), "part of its name, address, protocol, pool, a tag or a service")),
   state: s.optional(s.choice(...STATES)),
+  id: s.optional(s.described(s.text(), "only this worker, with the entries of its tasks")),
 });
 
 export const workerPage = operation({
@@ -58,11 +60,18 @@ export const workerPage = operation({
   perform: async (core, given) => {
     const all = [...localRows(core), ...(await peerRows(core))].sort((a, b) => a.lastUse - b.lastUse);
     const positions = new Map(all.map((one, position) => [one, position]));
-    const wanted = all.filter((one) => isIn(one, given.state) && hasText(one, given.find?.toLowerCase()));
+    const { id } = given;
+    const find = given.find?.toLowerCase();
+    const wanted = all.filter((one) => (id ?? one.id) === one.id && isIn(one, given.state) && hasText(one, find));
     const ordered = given.order === "lastUsed" ? wanted : wanted.sort(ORDERS[given.order]);
     const page = ordered.slice(given.from, given.from + given.limit);
+    const workers = page.map((one) => ({
+      ...one.view(),
+      position: positions.get(one) ?? 0,
+      running: one.running(),
+    }));
     return {
-      workers: page.map((one) => ({ ...one.view(), position: positions.get(one) ?? 0, running: one.running() })),
+      workers: id === undefined ? workers : await Promise.all(workers.map((one) => withEntries(core, one))),
       total: all.length,
       matching: wanted.length,
     };
@@ -71,6 +80,7 @@ export const workerPage = operation({
 
 /** What the list is sorted and filtered by; the rest is made only for the workers of the page. */
 interface WorkerRow {
+  readonly id: string;
   readonly searchTexts: readonly string[];
   readonly name: string;
   readonly connected: boolean;
@@ -86,8 +96,9 @@ type Running = s.ReadType<typeof runningTask>;
 
 function localRows(core: Core): WorkerRow[] {
   return Array.from(core.state.workers.values(), (one) => {
-    const { name, protocol, pool, address = "", tags, services, total } = one.profile;
+    const { id, name, protocol, pool, address = "", tags, services, total } = one.profile;
     return {
+      id,
       searchTexts: [name, protocol, pool, address, ...tags, ...services],
       name,
       connected: one.connected,
@@ -109,8 +120,10 @@ async function peerRows(core: Core): Promise<WorkerRow[]> {
   for (const { peer, answer } of await peers.askAll<{ workers: WorkerView[] }>("peer.workers", {})) {
     for (const view of answer.workers) {
       if (core.state.workers.has(WorkerId(view.id))) continue;
-      const { name, protocol, pool, address = "", tags, services, connected, draining, standing, total, free } = view;
+      const { id, name, protocol, pool, address = "", tags, services, connected, draining } = view;
+      const { standing, total, free } = view;
       found.push({
+        id,
         searchTexts: [name, protocol, pool, address, ...tags, ...services],
         name,
         connected,
@@ -173,4 +186,14 @@ function runningAt(worker: WorkerState): Running[] {
   }
   const longestFirst = found.sort((a, b) => (a.startedAt ?? 0) - (b.startedAt ?? 0));
   return longestFirst.slice(0, RUNNING);
+}
+
+async function withEntries<Row extends { readonly running: readonly Running[] }>(core: Core, row: Row): Promise<Row> {
+  const running = row.running.map(async (one): Promise<Running> => {
+    const job = JobId(one.job);
+    if (core.state.jobs.get(job)?.job.hasEntries !== true) return one;
+    const [entry] = await core.store.entries(job, { first: one.index, last: one.index });
+    return entry === undefined ? one : { ...one, entry };
+  });
+  return { ...row, running: await Promise.all(running) };
 }

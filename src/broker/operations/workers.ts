@@ -1,9 +1,11 @@
 /** Operations on workers. */
 
+import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
-import { standingRecordOf, type WorkerState } from "../../dispatch/index.js";
+import { onUndrain, standingRecordOf, type WorkerState } from "../../dispatch/index.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
+import type { MachineLoad } from "../../model/worker-settings.js";
 import type { Core } from "../core.js";
 import type { Peer } from "../group/peers.js";
 import { operation } from "./operation.js";
@@ -31,6 +33,12 @@ export const workerView = s.object({
     "results of workers of this name, which determine their standing",
   ),
   address: s.optional(s.text()),
+  machine: s.optional(
+    s.described(
+      s.object({ cpus: s.count(), load: s.number(), memory: s.count(), freeMemory: s.count() }),
+      "laboro's own workers report it every 10 s: CPUs, load of the last minute, memory in bytes",
+    ),
+  ),
   total: s.record(s.number()),
   free: s.record(s.number()),
   tasks: s.described(s.count(), "how many it has, running or prefetched"),
@@ -85,16 +93,29 @@ export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
   services: one.profile.services,
   connected: one.connected,
   draining: one.draining,
-  ...(one.profile.paused === undefined ? {} : { paused: one.profile.paused }),
+  ...pausedOf(core, one),
   standing: one.standing,
   stats: statsOf(core, one.profile.name),
   ...(one.profile.address === undefined ? {} : { address: one.profile.address }),
+  ...machineOf(core, one),
   total: { ...one.profile.total },
   free: { ...one.free },
   tasks: one.assigned,
   prefetched: one.assigned - one.started,
   requests: one.requests.size,
 });
+
+function machineOf(core: Core, { profile }: WorkerState): { readonly machine?: MachineLoad } {
+  const machine = core.portOf(profile.id)?.machine;
+  return machine === undefined ? {} : { machine };
+}
+
+function pausedOf({ state }: Core, { profile }: WorkerState): { readonly paused?: string } {
+  if (profile.paused !== undefined) return { paused: profile.paused };
+  if (!state.pausedPools.has(profile.pool)) return {};
+  const reason = state.pausedPools.get(profile.pool);
+  return { paused: reason === undefined ? "its pool is paused" : `its pool is paused: ${reason}` };
+}
 
 function statsOf(core: Core, name: string): { results: number; succeeded: number; recent: string } {
   const { results, succeeded, recent } = standingRecordOf(core.state, name);
@@ -126,6 +147,33 @@ export const drain = operation({
   output: s.object({ worker: s.text() }),
   perform: (core, given) => drainOrStop(core, "drain", given),
 });
+
+export const undrain = operation({
+  name: "undrain",
+  role: "admin",
+  method: "POST",
+  path: "/workers/{worker}/undrain",
+  summary: "Assign tasks to a drained worker again",
+  input: s.object({ worker }),
+  output: s.object({ worker: s.text(), drained: s.described(s.flag(), "whether it was drained") }),
+  perform: async (core, given) => {
+    const { view, peer } = workerNamed(await allWorkers(core), given.worker);
+    const located = { worker: WorkerId(view.id) };
+    if (core.peers === undefined || peer === undefined) return undrainHere(core, located);
+    return core.peers.ask<{ worker: string; drained: boolean }>(peer, "peer.undrain", located);
+  },
+});
+
+/** For a worker that is connected to this broker. */
+export function undrainHere(core: Core, { worker: id }: { worker: WorkerId }): { worker: string; drained: boolean } {
+  const one = core.state.workers.get(id);
+  if (one === undefined) throw unknownWorker(id);
+  if (one.leaving)
+    throw new LaboroError("LABORO_NOT_SUPPORTED", `worker ${one.profile.name} is ending: start it again`);
+  const drained = core.decide((out) => onUndrain(core.state, out, id, now()));
+  if (drained) core.events.add({ kind: "worker-undrained", worker: id, name: one.profile.name });
+  return { worker: id, drained };
+}
 
 export const stopInput = s.object({
   worker,
@@ -159,10 +207,10 @@ export function drainOrStopHere(core: Core, how: "drain" | "stop", given: StopIn
   const id = WorkerId(given.worker);
   const one = core.state.workers.get(id);
   if (one === undefined) throw unknownWorker(id);
-  const { slots, now = false } = given;
+  const { slots, now: atOnce = false } = given;
   const port = core.portOf(id);
-  if (slots !== undefined && now) throw badInput("slots and now exclude each other");
-  if (slots !== undefined || now) {
+  if (slots !== undefined && atOnce) throw badInput("slots and now exclude each other");
+  if (slots !== undefined || atOnce) {
     if (port?.stopSlots === undefined) {
       const why =
         port === undefined ? "is disconnected" : `speaks ${one.profile.protocol}: it can only be stopped as a whole`;
@@ -171,7 +219,7 @@ export function drainOrStopHere(core: Core, how: "drain" | "stop", given: StopIn
     port.stopSlots(slots ?? "now");
   } else if (how === "drain") port?.drain();
   else port?.stop();
-  if (slots === undefined) core.workerDrains(id);
+  if (slots === undefined) core.workerDrains(id, how === "stop" || port?.drainEnds === true);
   return { worker: id };
 }
 

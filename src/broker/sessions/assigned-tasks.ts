@@ -10,7 +10,7 @@
  * What is sent, running or foreign takes a slot at the worker. The session sends what is unsent or to be cancelled, in the order of its
  * protocol, and reports what the worker answers.
  */
-import { now } from "../../base/clock.js";
+import { MAX_TIMER_MS, now } from "../../base/clock.js";
 import type { AttemptRange, WorkerProfile } from "../../dispatch/index.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
@@ -18,7 +18,7 @@ import type { Bytes } from "../../model/recipe.js";
 import type { Core } from "../core.js";
 import type { WorkerPort } from "./worker-port.js";
 
-export type AssignedTaskState = "unsent" | "sent" | "running" | "missing" | "foreign";
+type AssignedTaskState = "unsent" | "sent" | "running" | "missing" | "foreign";
 
 interface TaskFields {
   /** How the messages of the protocol name it. */
@@ -43,8 +43,6 @@ export type AssignedTask<D> = TaskFields & D;
 type Described<D> = D & { readonly name: string };
 
 export type TaskWorkerProfile = Omit<WorkerProfile, "services" | "reserveRequests" | "total">;
-
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const rangeOf = ({ job, index, attempt }: Pick<TaskFields, "job" | "index" | "attempt">): AttemptRange => ({
   job,
@@ -199,7 +197,10 @@ export abstract class AssignedTasks<D extends object> {
     await this.joinNew(profile);
   }
 
-  /** A worker that has no tasks yet. It has joined at once, unless brokers share the store: its next message may be a late result. */
+  /**
+   * Joins a worker that has no tasks yet. Where one broker owns the store this takes effect within the call, so that the worker's next
+   * message, which may be a late result, finds it joined.
+   */
   async joinNew(profile: TaskWorkerProfile): Promise<void> {
     this.#id = profile.id;
     const held = this.all().map((task) => ({ ...rangeOf(task), state: "running" as const }));
@@ -248,7 +249,7 @@ export abstract class AssignedTasks<D extends object> {
     this.pending();
   }
 
-  /** Answered in any case: dispatch waits for it. */
+  /** Dispatch waits for the answer, so there is one even if nothing can be given back. */
   retract(tasks: readonly AttemptRange[]): void {
     this.giveBack([...this.#unsent].filter((task) => isInRanges(task, tasks)));
   }

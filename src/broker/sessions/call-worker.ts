@@ -3,7 +3,7 @@
  * a request too: the answer is the task's output and result.
  */
 import { randomUUID } from "node:crypto";
-import { now } from "../../base/clock.js";
+import { MAX_TIMER_MS, now } from "../../base/clock.js";
 import type { ErrorCode } from "../../base/errors.js";
 import type { AttemptRange, WorkerProfile } from "../../dispatch/index.js";
 import { type RequestId, SessionId, WorkerId } from "../../model/ids.js";
@@ -36,7 +36,6 @@ interface RunningTask {
 
 const OUTPUT_CHUNK = 32 * 1024;
 const EMPTY = new Uint8Array(0);
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export abstract class CallWorker implements WorkerPort {
   protected readonly core: Core;

@@ -2,6 +2,7 @@
 import type { AssignedRange, AttemptRange, Reconciled, WorkerState } from "../../dispatch/index.js";
 import type { RequestId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
+import type { MachineLoad } from "../../model/worker-settings.js";
 
 /** How the core sends to a worker; each protocol implements it. */
 export interface WorkerPort {
@@ -12,9 +13,13 @@ export interface WorkerPort {
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void;
   cancelCall(request: RequestId): void;
   drain(): void;
+  /** The protocol has no drain of its own: the worker ends, which cannot be undone. */
+  readonly drainEnds?: boolean;
   stop(): void;
   /** So many slots end as soon as they are free, or all of them now, whatever runs. Absent where the protocol has no message for it. */
   stopSlots?(slots: number | "now"): void;
+  /** As the worker has last reported it. */
+  readonly machine?: MachineLoad | undefined;
   /** Another session of the same worker took over, or the broker stops. */
   close(reason: string): void;
 }

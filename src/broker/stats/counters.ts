@@ -11,10 +11,13 @@ import type { BrokerEvent } from "../events.js";
 /** Lost workers that are remembered; the one lost longest ago is dropped first. */
 const LOST_KEPT = 200;
 
+/** Tasks of the job can be assigned from now on. */
+const READY: ReadonlySet<string> = new Set(["job-edited", "job-released", "job-due", "job-rerun"]);
+
 /** Recent events that are remembered. */
 export const MAX_RECENT_EVENTS = 15;
 
-export interface LostWorker {
+interface LostWorker {
   readonly name: string;
   readonly at: number;
 }
@@ -76,8 +79,7 @@ export class BrokerCounters {
     if (event.kind === "tasks-ended") return;
     this.recentEvents.unshift(event);
     if (this.recentEvents.length > MAX_RECENT_EVENTS) this.recentEvents.pop();
-    if (event.kind === "job-released" || event.kind === "job-due" || event.kind === "job-rerun")
-      this.setReadySince(event.job, now);
+    if (READY.has(event.kind) && "job" in event) this.setReadySince(event.job, now);
     else if (event.kind === "job-ended" || event.kind === "job-removed") this.#readySince.delete(event.job);
     else if (event.kind === "worker-joined") this.lostWorkers.delete(event.worker);
   }

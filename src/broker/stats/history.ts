@@ -12,15 +12,8 @@ import type { BrokerCounters, Histogram } from "./counters.js";
 import { countWork, countWorkers, oldestWait } from "./load.js";
 
 /** The fields of a point: counts over its interval, then gauges at its end. */
-export const COUNTER_FIELDS = [
-  "succeeded",
-  "failed",
-  "cancelled",
-  "assigned",
-  "requestsCompleted",
-  "requestsFailed",
-] as const;
-export const GAUGE_FIELDS = [
+const COUNTER_FIELDS = ["succeeded", "failed", "cancelled", "assigned", "requestsCompleted", "requestsFailed"] as const;
+const GAUGE_FIELDS = [
   "waitP50",
   "waitP95",
   "oldestWait",

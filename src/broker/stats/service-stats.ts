@@ -6,7 +6,7 @@ const SECONDS = 60;
 /** Services that are remembered; the one used longest ago is dropped first. */
 const SERVICES = 1_000;
 
-export interface ServiceStatsView {
+interface ServiceStatsView {
   readonly completed: number;
   readonly failed: number;
   /** Requests completed per second, over the last minute. */

@@ -15,7 +15,7 @@ import { type Client, connect } from "../../client/client.js";
 import { dataDirectory, findBroker, isBrokerConfigured } from "../../client/find-broker.js";
 import type { FollowOptions } from "../../client/follow.js";
 import { EndedTasks } from "../../model/ended-tasks.js";
-import type { JobProgress } from "../../model/progress.js";
+import type { JobProgress } from "../../model/outcome.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import { EXIT } from "./failures.js";
 import { printNotice } from "./print.js";

@@ -36,18 +36,7 @@ interface CacheEntry {
 const CACHE = join(__dirname, "cache");
 /** Modules of Node that take long to load and that most verbs do not use. */
 const LAZY: ReadonlySet<string> = new Set(
-  [
-    "child_process",
-    "crypto",
-    "dns/promises",
-    "fs/promises",
-    "http",
-    "https",
-    "os",
-    "tls",
-    "worker_threads",
-    "zlib",
-  ].map((name) => `node:${name}`),
+  "child_process crypto dns/promises fs/promises http https os tls worker_threads zlib".split(" "),
 );
 const THREAD_WRITES_MS = 50;
 /** A process that ran for this long writes the cache again where its code has grown by this factor. */
@@ -81,7 +70,8 @@ export function load(name: string, inThread = false): unknown {
 }
 
 function requireFile(id: string): unknown {
-  if (!id.startsWith("./")) return LAZY.has(id) ? loadLater(id) : requireOther(id);
+  // Packages leave out the prefix.
+  if (!id.startsWith("./")) return LAZY.has(id.replace(/^node:/, "")) ? loadLater(id) : requireOther(id);
   const known = modules.get(id);
   if (known !== undefined) return known.exports;
   const module: Module = { exports: {} };

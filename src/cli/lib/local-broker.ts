@@ -24,6 +24,9 @@ export interface LocalBroker {
   close(finish: boolean): Promise<void>;
 }
 
+/** What else decides whether the worker starts a task. */
+export type MachineLimits = Pick<WorkerOptions, "minMemory" | "maxLoad">;
+
 const TRIES = 50;
 const PAUSE_MS = 100;
 /** Time for a task to end after SIGTERM, at the end of a run. */
@@ -41,13 +44,15 @@ export async function openLocalBroker(
   dir: string,
   slots: number,
   holdJob: (job: Job) => boolean = () => false,
+  listenLater = slots > 0,
+  limits: MachineLimits = {},
 ): Promise<LocalBroker> {
   for (let left = TRIES; ; left--) {
     try {
-      return await startLocalBroker(dir, slots, holdJob);
+      return await startLocalBroker(dir, slots, holdJob, listenLater, limits);
     } catch (cause) {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_DATA_IN_USE") throw cause;
-      const joined = await joinLocalBroker(dir, slots);
+      const joined = await joinLocalBroker(dir, slots, limits);
       if (joined !== undefined) return joined;
       // Another run is just starting or ending here.
       if (left === 0) throw cause;
@@ -56,13 +61,19 @@ export async function openLocalBroker(
   }
 }
 
-async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: Job) => boolean): Promise<LocalBroker> {
+async function startLocalBroker(
+  dir: string,
+  slots: number,
+  holdAtStart: (job: Job) => boolean,
+  listenLater: boolean,
+  limits: MachineLimits,
+): Promise<LocalBroker> {
   const broker = await startBroker({
     ...{ dir, port: 0, retention: RETENTION, holdAtStart, log: ERRORS_ONLY },
-    listenLater: slots > 0,
+    listenLater,
   });
   tidy(dir);
-  const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots, false);
+  const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots, false, limits);
   const client = await connect({ broker, name: "run" });
   return {
     client,
@@ -81,9 +92,12 @@ function localWorker(
   token: string,
   slots: number,
   spool: boolean,
+  limits: MachineLimits,
 ): Worker {
   const env = { LABORO_RUN: resolve(dir) };
-  return startWorker({ broker, token, dir: join(dir, "worker"), name: "local", slots, env, spool, startShell: true });
+  const worker = { dir: join(dir, "worker"), name: "local", slots, env, spool, startShell: true, detect: true };
+  const sentFilesBytes = RETENTION.keepBytes;
+  return startWorker({ broker, token, sentFilesBytes, ...worker, ...limits });
 }
 
 /** Keeps the directory out of version control, and removes old data of runs inside tasks. */
@@ -99,14 +113,15 @@ function tidy(dir: string): void {
 }
 
 /** If the broker has no worker (it was opened to read the data), this process starts one. Undefined if it just ends. */
-async function joinLocalBroker(dir: string, slots: number): Promise<LocalBroker | undefined> {
+async function joinLocalBroker(dir: string, slots: number, limits: MachineLimits): Promise<LocalBroker | undefined> {
   let client: Client | undefined;
   try {
     // The environment may name another broker.
     const { urls, token } = findBroker({ data: dir, env: {} });
-    const joined = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000 });
+    // The broker that follows it has another port.
+    const joined = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000, reconnect: false });
     client = joined;
-    const worker = slots > 0 && (await hasNoWorker(joined)) ? workerIfNone(dir, urls, token, slots) : undefined;
+    const worker = slots > 0 && (await hasNoWorker(joined)) ? workerIfNone(dir, urls, token, slots, limits) : undefined;
     return {
       client: joined,
       close: async (finish) => {
@@ -116,7 +131,8 @@ async function joinLocalBroker(dir: string, slots: number): Promise<LocalBroker 
     };
   } catch (cause) {
     client?.close();
-    if (cause instanceof LaboroError && /^LABORO_BROKER_/.test(cause.code)) return undefined;
+    // LABORO_BAD_TOKEN: a broker of other data now has the port that was written down here.
+    if (cause instanceof LaboroError && /^LABORO_(BROKER_|BAD_TOKEN$)/.test(cause.code)) return undefined;
     throw cause;
   }
 }
@@ -125,9 +141,15 @@ const hasNoWorker = async (client: Client): Promise<boolean> =>
   (await client.ask("status", {})).workers.connected === 0;
 
 /** Undefined if another process has just started the worker of this directory. */
-function workerIfNone(dir: string, urls: readonly string[], token: string, slots: number): Worker | undefined {
+function workerIfNone(
+  dir: string,
+  urls: readonly string[],
+  token: string,
+  slots: number,
+  limits: MachineLimits,
+): Worker | undefined {
   try {
-    return localWorker(dir, urls, token, slots, true);
+    return localWorker(dir, urls, token, slots, true, limits);
   } catch (cause) {
     if (cause instanceof LaboroError && cause.code === "LABORO_DATA_IN_USE") return undefined;
     throw cause;

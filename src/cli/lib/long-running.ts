@@ -1,4 +1,5 @@
-/** What long-running verbs share: a log and signals. */
+/** What long-running verbs share: a log, signals, and the state that systemd shows. */
+import { execFile } from "node:child_process";
 import { pino } from "pino";
 import type { Log } from "../../base/log.js";
 import { endByHangup, endProcess, onOutputError, onTerminal } from "./interrupt.js";
@@ -36,4 +37,30 @@ export function onStopSignal(stop: (signal: NodeJS.Signals) => void): void {
   };
   process.on("SIGHUP", hangUp);
   onOutputError((error) => (error.code === "EIO" ? hangUp() : endProcess(error)));
+}
+
+let notifySocket = "";
+let lastNotice: Promise<void> = Promise.resolve();
+
+/**
+ * Tells systemd (Type=notify) that the service is ready, and its state. Node has no datagrams on Unix sockets, so
+ * systemd's own program sends them. Elsewhere it does nothing.
+ */
+export function notifySystemd(status: string): void {
+  const { NOTIFY_SOCKET, ...env } = process.env;
+  notifySocket = NOTIFY_SOCKET || notifySocket;
+  // Not inherited: a task must not speak for the service.
+  delete process.env.NOTIFY_SOCKET;
+  if (notifySocket === "") return;
+  const call = { env: { ...env, NOTIFY_SOCKET: notifySocket } };
+  // One after the other, because the last one counts.
+  lastNotice = lastNotice.then(
+    () =>
+      new Promise((resolve) => {
+        execFile("systemd-notify", ["READY=1", `STATUS=${status}`], call, (error) => {
+          if (error !== null) printNotice(`systemd was not told that this is ready: ${error.message.trim()}`);
+          resolve();
+        });
+      }),
+  );
 }

@@ -1,6 +1,7 @@
 /** Parsers of option values, for commander. */
 import { InvalidArgumentError } from "commander";
-import { NO_OUTPUT_CAP } from "../../model/job.js";
+import { badInput } from "../../base/errors.js";
+import { MAX_MS, NO_OUTPUT_CAP } from "../../model/job.js";
 
 export function parseWholeNumber(text: string): number {
   const value = Number(text.replaceAll("_", ""));
@@ -14,11 +15,36 @@ export function parsePositive(text: string): number {
   throw new InvalidArgumentError("expected 1 or more");
 }
 
+/** An amount that may depend on the number of cores or slots. */
+export type PerCores = (cores: number) => number;
+
+/** `8`, `+1` and `-1` for more or fewer than there are cores, `50%` of them. */
+export function parsePerCores(text: string): PerCores {
+  const [, sign, digits, percent] = /^([+-]?)(\d{1,6})(%?)$/.exec(text) ?? [];
+  if (digits === undefined || (percent === "%" && sign !== ""))
+    throw new InvalidArgumentError("expected a number such as 8, +1 or -1 to the cores, or 50% of them");
+  const amount = Number(digits);
+  if (percent === "%") return (cores) => (cores * amount) / 100;
+  return sign === "" ? () => amount : (cores) => (sign === "+" ? cores + amount : cores - amount);
+}
+
 /** A size, or `none` for no limit. */
 export const parseOutputCap = (text: string): number => (text === "none" ? NO_OUTPUT_CAP : parseSize(text));
 
 /** For options that may be repeated. */
 export const collect = (text: string, before: readonly string[]): readonly string[] => [...before, text];
+
+/** The amounts of `--resource`. */
+export function parseResources(given: readonly string[]): Record<string, number> {
+  const resources: Record<string, number> = {};
+  for (const text of given) {
+    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
+    if (name === undefined || amount === undefined || name === "slots")
+      throw badInput(`--resource: expected NAME=AMOUNT, got ${text}`);
+    resources[name] = Number(amount);
+  }
+  return resources;
+}
 
 /** Durations: `90s`, `5m`, `1h30m`, `1h 30m`, `90` for seconds, and `[D-]HH:MM:SS` as in batch systems. */
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -32,6 +58,9 @@ export function parseDuration(text: string): number {
   if (ms !== undefined) return ms;
   throw new InvalidArgumentError(`expected a duration such as 90 or 90s (seconds), 5m, 1h30m or 01:30:00, got ${text}`);
 }
+
+/** How long a job is kept; `none` is the longest time. */
+export const parseKeep = (text: string): number => (text === "none" ? MAX_MS : parseDuration(text));
 
 function clockMs(text: string): number | undefined {
   const [, days = "0", hours, minutes, seconds] = /^(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)$/.exec(text) ?? [];

@@ -59,12 +59,14 @@ const LONGEST = 64 * 1024;
 export class LineWriter {
   readonly #sink: Sink;
   readonly #tag: Buffer;
+  readonly #longest: number;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
 
   /** `tag` is written before every line. */
-  constructor(sink: Sink, tag = "") {
+  constructor(sink: Sink, tag = "", longest = LONGEST) {
     this.#sink = sink;
+    this.#longest = longest;
     this.#tag = Buffer.from(tag);
   }
 
@@ -77,7 +79,7 @@ export class LineWriter {
     if (end === bytes.length) return;
     this.#pending.push(bytes.subarray(end));
     this.#pendingBytes += bytes.length - end;
-    if (this.#pendingBytes > LONGEST) this.#flush();
+    if (this.#pendingBytes > this.#longest) this.#flush();
   }
 
   /** The task has ended. If output of other tasks follows, an incomplete last line is ended. */

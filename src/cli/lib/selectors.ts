@@ -5,7 +5,7 @@
  *   1-4,7      jobs 1 to 4 and 7               all        every job
  *   3.12       task 12 of job 3                last.1-9,12   tasks of the last job
  *
- * Numbers may be grouped with _ as in 1_000. Tasks have the numbers of their array, or count from 1.
+ * Tasks have the numbers of their array, or count from 1.
  */
 import { badInput, LaboroError } from "../../base/errors.js";
 import { normalize, type Ranges } from "../../model/ranges.js";
@@ -23,10 +23,11 @@ interface Selector {
   readonly tasks?: Ranges;
 }
 
-const NUMBER = String.raw`\d(?:_?\d)*`;
-const PART = new RegExp(`^(${NUMBER})(?:-(${NUMBER}))?$`);
+const PART = /^(\d+)(?:-(\d+))?$/;
 
 export function parseSelector(text: string): Selector {
+  // Slurm's task 3 of job 7 must not be taken for job 73.
+  if (text.includes("_")) throw badSelector(text, "JOB.TASKS, as 7.3 where Slurm has 7_3");
   const dot = text.indexOf(".");
   const jobs = parseJobs(dot < 0 ? text : text.slice(0, dot), text);
   if (dot < 0) return { jobs };
@@ -92,8 +93,8 @@ function parseNumbers(text: string, whole: string): Ranges {
     if (from === undefined || to === undefined) {
       throw badSelector(whole, whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7");
     }
-    const first = Number(from.replaceAll("_", ""));
-    const last = Number(to.replaceAll("_", ""));
+    const first = Number(from);
+    const last = Number(to);
     if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw badSelector(whole, "smaller numbers");
     if (last < first) throw badSelector(whole, `the smaller number first, ${last}-${first}`);
     return { first, last };

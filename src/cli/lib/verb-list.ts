@@ -62,6 +62,12 @@ export const VERBS: readonly Verb[] = [
     load: async () => (await import("../verbs/logs.js")).logs(),
   },
   {
+    name: "fetch",
+    group: INSPECT,
+    summary: "write the files that tasks have returned",
+    load: async () => (await import("../verbs/fetch.js")).fetch(),
+  },
+  {
     name: "wait",
     group: INSPECT,
     summary: "wait until jobs have ended; exit with 0 if all succeeded",
@@ -78,6 +84,18 @@ export const VERBS: readonly Verb[] = [
     group: INSPECT,
     summary: "the limits, what is used of them and what waits for them",
     load: async () => (await import("../verbs/limit.js")).limits(),
+  },
+  {
+    name: "edit",
+    group: MANAGE,
+    summary: "change the priority, limits or name of a job",
+    load: async () => (await import("../verbs/edit.js")).edit(),
+  },
+  {
+    name: "close",
+    group: MANAGE,
+    summary: "let an open job take no more tasks",
+    load: async () => (await import("../verbs/edit.js")).close(),
   },
   {
     name: "hold",
@@ -122,10 +140,34 @@ export const VERBS: readonly Verb[] = [
     load: async () => (await import("../verbs/workers.js")).workers(),
   },
   {
+    name: "ssh",
+    group: WORKERS,
+    summary: "start, list or stop workers on other machines over ssh",
+    load: async () => (await import("../verbs/ssh.js")).ssh(),
+  },
+  {
     name: "drain",
     group: WORKERS,
     summary: "assign no more tasks to a worker; running tasks continue",
     load: async () => (await import("../verbs/drain.js")).drain(),
+  },
+  {
+    name: "undrain",
+    group: WORKERS,
+    summary: "assign tasks to a drained worker again",
+    load: async () => (await import("../verbs/drain.js")).undrain(),
+  },
+  {
+    name: "pause",
+    group: WORKERS,
+    summary: "start no more tasks of a pool",
+    load: async () => (await import("../verbs/pause.js")).pause(),
+  },
+  {
+    name: "resume",
+    group: WORKERS,
+    summary: "start the tasks of a paused pool again",
+    load: async () => (await import("../verbs/pause.js")).resume(),
   },
   {
     name: "stop",
@@ -138,6 +180,12 @@ export const VERBS: readonly Verb[] = [
     group: WORKERS,
     summary: "reset the standing of a worker that failed too often",
     load: async () => (await import("../verbs/forgive.js")).forgive(),
+  },
+  {
+    name: "alloc",
+    group: WORKERS,
+    summary: "let Slurm run workers while work waits for them",
+    load: async () => (await import("../verbs/alloc.js")).alloc(),
   },
   {
     name: "brokers",

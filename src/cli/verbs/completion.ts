@@ -37,8 +37,10 @@ function describeVerbs(program: Command): readonly VerbCompletion[] {
   });
 }
 
+/** Those of a verb with commands of its own, such as scale0, are those of its commands. */
 function optionsOf(command: Command): OptionCompletion[] {
-  return command.options
+  const all = [command, ...command.commands].flatMap(({ options }) => options);
+  return [...new Map(all.map((option) => [option.flags, option])).values()]
     .filter((option) => !option.hidden)
     .map((option) => {
       const flags = [option.long, option.short].filter((flag) => flag !== undefined && flag !== null);
@@ -58,6 +60,7 @@ function kindOf(flags: string): "file" | "directory" | "any" {
 /** Derived from the name of the first argument, because verbs use the same names. */
 function argumentCandidates(command: Command): CandidateKind | readonly string[] | undefined {
   const [first] = command.registeredArguments;
+  if (command.commands.length > 0) return command.commands.map((child) => child.name());
   if (first === undefined) return [];
   if (first.argChoices !== undefined) return first.argChoices;
   switch (first.name()) {
@@ -147,6 +150,7 @@ ${verbs.map(({ name, summary }) => `    '${name}:${summary}'`).join("\n")}
     return
   fi
   case $words[2] in
+    help) _describe verb verbs ;;
 ${verbs.map(zshCase).join("\n")}
   esac
 }
@@ -172,7 +176,8 @@ function valueSpec(value: NonNullable<OptionCompletion["value"]>): string {
 
 function wordsSpec(words: VerbCompletion["words"]): string {
   if (words === undefined) return "file:_files";
-  return typeof words === "string" ? `${words}:_laboro_list ${words}` : `word:(${words.join(" ")})`;
+  // Without the blank, _arguments would put arguments of its own before this one.
+  return typeof words === "string" ? `${words}: _laboro_list ${words}` : `word:(${words.join(" ")})`;
 }
 
 /** Completion for fish: one line for each option. */
@@ -180,10 +185,16 @@ function fishScript(verbs: readonly VerbCompletion[]): string {
   const lines = [
     "# laboro completion for fish: laboro completion fish > ~/.config/fish/completions/laboro.fish",
     "complete -c laboro -e",
+    "function __laboro_verb",
+    "  set -l words (commandline -opc)",
+    "  set -q words[2]; and test $words[2] = $argv[1]",
+    "end",
+    `complete -c laboro -f -n '__laboro_verb help' -a '${verbs.map(({ name }) => name).join(" ")}'`,
+    "complete -c laboro -f -n __fish_use_subcommand -a help -d 'print help about a verb'",
     ...verbs.map(({ name, summary }) => `complete -c laboro -f -n __fish_use_subcommand -a ${name} -d '${summary}'`),
   ];
   for (const { name, options, words } of verbs) {
-    const seen = `-n '__fish_seen_subcommand_from ${name}'`;
+    const seen = `-n '__laboro_verb ${name}'`;
     for (const option of options) lines.push(`complete -c laboro ${seen} ${optionWords(option)}`);
     if (typeof words === "string")
       lines.push(`complete -c laboro -f ${seen} -a '(laboro completion --list ${words} 2>/dev/null)'`);

@@ -22,6 +22,7 @@ import {
 } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
 import { printJson, printLines } from "../lib/print.js";
+import { HOST_FORMAT } from "../lib/ssh/hosts.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
 import { detectTerminal, escapeControls, paint, stateColour, type Terminal } from "../lib/terminal/terminal.js";
 
@@ -37,33 +38,40 @@ export function doctor(): Command {
   const command = new Command("doctor")
     .description(
       "Check this machine, the data directory and the connection to the broker. Each line of the output is ok, warn or FAIL and says what to do. " +
-        "Exit with 1 if a check failed.",
+        "Exit with 1 if a check failed. With machines, check whether workers there could join over ssh, from here and from there.",
     )
+    .argument("[hosts...]", HOST_FORMAT)
     .option("--json", "print one JSON document")
     .option("--store <url>", "also check this PostgreSQL database; @FILE reads the URL (default: $LABORO_STORE)")
     .addHelpText(
       "after",
-      "\nExamples:\n  laboro doctor\n  laboro doctor --broker @client.url\n  laboro doctor --store postgres://laboro@db/laboro",
+      "\nExamples:\n  laboro doctor\n  laboro doctor --broker @client.url\n  laboro doctor node1 ada@node2:2222\n  laboro doctor --store postgres://laboro@db/laboro",
     )
     .action(run);
   return addBrokerOptions(command);
 }
 
-async function run(options: Options): Promise<void> {
+async function run(words: readonly string[], options: Options): Promise<void> {
   const isLocal = options.local === true;
   const dir = isLocal ? localDataOf(options) : dataDirectory({ data: options.data });
   const store = resolveStoreUrl(options.store);
   const database = store === undefined ? [] : await checkPostgres(store);
-  const checks = [
-    ...checkMachine(),
-    ...checkDataDirectory(dir),
-    ...database,
-    ...(isLocal ? [] : await checkBroker(options)),
-  ];
+  const checks =
+    words.length > 0
+      ? await hostChecks(words, options)
+      : [...checkMachine(), ...checkDataDirectory(dir), ...database, ...(isLocal ? [] : await checkBroker(options))];
   const terminal = detectTerminal();
   if (options.json === true) printJson({ checks });
   else printLines(...checks.map((check) => lineOf(check, terminal)));
   if (checks.some(({ state }) => state === "FAIL")) process.exitCode = EXIT.failed;
+}
+
+async function hostChecks(words: readonly string[], options: Options): Promise<Check[]> {
+  const { checkHosts } = await import("./doctor/hosts.js");
+  const isKnown = options.local !== true && isConfigured(options);
+  const here = isKnown ? await checkBroker(options) : [];
+  const access = here.some(({ state }) => state === "FAIL") || !isKnown ? undefined : resolveBroker(options);
+  return [...here, ...(await checkHosts(words, access))];
 }
 
 function lineOf({ state, message, remedy }: Check, terminal: Terminal): string {
@@ -104,7 +112,10 @@ function checkShell(path: string): Check {
 function checkOpenFiles(limits: string): Check[] {
   // Node raises its soft limit to the hard limit.
   const [, hard] = /^Max open files\s+\S+\s+(\S+)/m.exec(limits) ?? [];
-  if (hard === undefined) return [];
+  return hard === undefined ? [] : checkFileLimit(hard);
+}
+
+export function checkFileLimit(hard: string): Check[] {
   const what = `${hard} files may be open at once (ulimit -Hn)`;
   if (hard === "unlimited" || Number(hard) >= FEW_FILES) return [ok(what)];
   return [warn(what, `raise it with ulimit -n ${FEW_FILES} before laboro starts, or use fewer slots`)];
@@ -169,7 +180,7 @@ function checkVersion(version: string): Check {
   );
 }
 
-function checkClock(difference: number): Check {
+export function checkClock(difference: number): Check {
   const offset = Math.abs(difference);
   const what = `its clock is ${shortDuration(offset)} ${difference < 0 ? "behind" : "ahead of"} this one`;
   if (offset < CLOCK_MS) return ok("its clock agrees with this one");
@@ -242,7 +253,10 @@ function checkDisk(dir: string): Check[] {
 function checkSpace(dir: string): Check[] {
   if (!fs.existsSync(dir)) return [];
   const { bavail, bsize } = fs.statfsSync(dir);
-  const free = bavail * bsize;
+  return checkFree(bavail * bsize);
+}
+
+export function checkFree(free: number): Check[] {
   const what = `${formatSize(free)} are free there`;
   const remedy = "free disk space, for example with laboro clean --older-than 7d";
   if (free >= LOW_SPACE) return [ok(what)];

@@ -1,4 +1,4 @@
-/** `laboro drain`: no new work for a worker, or for all workers of a broker. */
+/** `laboro drain`: no new work for a worker, or for all workers of a broker; `laboro undrain`: work for the worker again. */
 import { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
@@ -42,7 +42,7 @@ async function drainWorker(name: string | undefined, { broker, off = false, ...o
   if (name === undefined && !whole)
     throw badInput("expected the name of a worker, or --broker without a file for the broker itself");
   if (name !== undefined && whole) throw badInput("expected a worker or --broker without a file, not both");
-  if (off && !whole) throw badInput("--off needs --broker: a drained worker gets tasks again after a restart");
+  if (off && !whole) throw badInput("--off needs --broker; laboro undrain WORKER gives a worker tasks again");
   await withBroker(typeof broker === "string" ? { ...others, broker } : others, async (client) => {
     if (name === undefined) {
       await client.ask("drainBroker", { draining: !off });
@@ -55,6 +55,21 @@ async function drainWorker(name: string | undefined, { broker, off = false, ...o
       `worker ${known} gets no more tasks; it still runs ${pluralize(Math.max(0, tasks - prefetched), "task")}`,
     );
   });
+}
+
+export function undrain(): Command {
+  const command = new Command("undrain")
+    .description("Assign tasks to a drained worker again. A worker that was told to stop is not kept.")
+    .argument("<worker>", "name or id of the worker")
+    .addHelpText("after", "\nExample:\n  laboro undrain node17")
+    .action(async (name: string, broker: BrokerChoice) => {
+      await withBroker(broker, async (client) => {
+        const { id, name: known } = await findWorker(client, name);
+        const drained = await client.undrain(id);
+        printLines(drained ? `worker ${known} gets tasks again` : `worker ${known} was not drained`);
+      });
+    });
+  return addBrokerOptions(command);
 }
 
 /** `laboro stop`: end a worker. */

@@ -8,8 +8,8 @@ import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../../base/addresses.js";
 import { badInput } from "../../base/errors.js";
 import type { Experiment } from "../../protocols/runexp/broker/runner-tasks.js";
+import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/experiment-jobs.js";
 import { Aftermath, findExperiments } from "../../protocols/runexp/experiments/folder.js";
-import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/progress-output.js";
 import {
   DEFAULT_GROUP,
   DEFAULT_RUNEXP_PORT,

@@ -2,6 +2,7 @@
 
 import { availableParallelism } from "node:os";
 import { Command, Option } from "commander";
+import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import type { TaskEnd } from "../../model/outcome.js";
@@ -27,6 +28,7 @@ const PROBE_TIMEOUT_MS = 1_000;
 interface Options extends BrokerChoice {
   readonly failed?: boolean;
   readonly all?: boolean;
+  readonly withDependents?: boolean;
 }
 
 export function rerun(): Command {
@@ -38,7 +40,11 @@ export function rerun(): Command {
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .addOption(new Option("--failed", "run only the failed tasks again").conflicts("all"))
     .addOption(new Option("--all", "run succeeded tasks again, too"))
-    .addHelpText("after", "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all")
+    .option("--with-dependents", "then the same for the jobs that came after these, which wait for them")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all\n  laboro rerun 3 --with-dependents",
+    )
     .action(run);
   return addBrokerOptions(command);
 }
@@ -60,6 +66,8 @@ async function run(text: string, options: Options): Promise<void> {
           .then((client) => client.close())
           .catch((cause: unknown) => localDataInstead(options, cause));
   if (localDir !== undefined) {
+    if (options.withDependents === true)
+      throw badInput("--with-dependents needs a broker: jobs of laboro run have no dependents");
     await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selectionOf, noneText);
     return;
   }
@@ -68,13 +76,24 @@ async function run(text: string, options: Options): Promise<void> {
       ...change,
       apply: async (_, job) => {
         const { id } = job;
-        const { count } = await client.ask("rerun", { job: id, ...selectionOf(job) });
-        if (count > 0) return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
-        return noneText(id);
+        const { withDependents = false } = options;
+        const selection = { ...selectionOf(job), ...(withDependents ? { withDependents } : {}) };
+        const { count, dependents = [] } = await client.ask("rerun", { job: id, ...selection });
+        const lines = dependents.flatMap((one) =>
+          one.refused === undefined
+            ? one.count > 0
+              ? [againText(one.job, one.count)]
+              : []
+            : [`job ${one.job}: ${one.refused}`],
+        );
+        return [count > 0 ? againText(id, count) : noneText(id), ...lines].join("\n");
       },
     }),
   );
 }
+
+const againText = (job: number, count: number): string =>
+  `${pluralize(count, "task")} of job ${job} ${count === 1 ? "runs" : "run"} again`;
 
 function statesOf({ failed, all }: Options): readonly TaskEnd[] {
   if (all === true) return ["failed", "cancelled", "succeeded"];

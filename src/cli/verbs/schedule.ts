@@ -105,7 +105,8 @@ async function perform(
 ): Promise<void> {
   const changes = action === "add" || action === "edit";
   const [stray] = changes ? [] : [...words, ...given(options, [...OWN_OPTIONS, ...jobOptions(options)])];
-  if (stray !== undefined) throw badInput(`laboro schedule ${action} takes no ${stray}: add and edit do`);
+  if (stray !== undefined)
+    throw badInput(`laboro schedule ${action} takes one name and nothing else, got ${stray}; add and edit take more`);
   if (action === "list") {
     if (name !== undefined) throw badInput(`laboro schedule list takes no name; laboro schedule show ${name} does`);
     await withBroker(options, (client) => list(client, options), openRunningBroker);

@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { asLaboroError, badInput } from "../../base/errors.js";
 import { startFailure, writeFileAtomically } from "../../base/files/durable.js";
+import { shellWord } from "../../base/format.js";
 import {
   LISTENER_NAMES,
   type ListenerRequest,
@@ -13,20 +14,20 @@ import {
 import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../broker/options.js";
 import type { Retention } from "../../broker/retention.js";
 import { dataDirectory } from "../../client/find-broker.js";
+import { MAX_MS } from "../../model/job.js";
 import { startBroker } from "../../server.js";
-import { logger, onStopSignal } from "../lib/long-running.js";
-import { collect, formatDuration, parseDuration, parseSize } from "../lib/option-parsers.js";
+import { logger, notifySystemd, onStopSignal } from "../lib/long-running.js";
+import { collect, formatDuration, parseDuration, parseKeep, parseSize } from "../lib/option-parsers.js";
 
 import { printLines, printNotice } from "../lib/print.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
-import { shellQuote } from "../lib/terminal/terminal.js";
 
 interface Options extends ProtocolOptions {
   readonly data?: string;
   readonly listen?: Address;
   readonly advertise: readonly string[];
-  readonly keep?: number | "none";
-  readonly keepFailed?: number | "none";
+  readonly keep?: number;
+  readonly keepFailed?: number;
   readonly keepSize?: number;
   readonly standing?: boolean;
   readonly allowNetworkFilesystem?: boolean;
@@ -127,7 +128,10 @@ async function run(options: Options): Promise<void> {
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     ...(store === undefined ? {} : { store, fallback: options.fallback === true }),
     ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
-    onStandby: () => printLines("standing by: it listens when no other broker runs"),
+    onStandby: () => {
+      printLines("standing by: it listens when no other broker runs");
+      notifySystemd("standing by");
+    },
     // A fallback opens later, and a broker of a group may open again.
     onOpened: () => {
       if (started !== undefined) announce(started, dir, options);
@@ -158,18 +162,19 @@ function announce(broker: RunningBroker, dir: string, options: Options): void {
     `listening on ${broker.url}`,
     ...broker.listeners.map(({ name, urls }) => `${name} listens on ${urls.join(", ")}`),
     "a worker joins with",
-    `  laboro worker --join @${shellQuote(file)}`,
+    `  laboro worker --join @${shellWord(file)}`,
     ...elsewhereLines(url),
     `on this machine, the other verbs find it by themselves; elsewhere they need the URL in ${clients}`,
     "  laboro status --broker @client.url",
     retentionLine(retentionOf(options)),
   );
+  notifySystemd(`listening on ${broker.url}`);
 }
 
 /** The token is shown to a person at a terminal. Other output may be kept in a log that others read. */
 function elsewhereLines(url: string): readonly string[] {
   if (process.stdout.isTTY !== true) return ["where it can read that file, or a copy of it"];
-  return ["where it can read that file, and otherwise with", `  LABORO_BROKER=${shellQuote(url)} laboro worker`];
+  return ["where it can read that file, and otherwise with", `  LABORO_BROKER=${shellWord(url)} laboro worker`];
 }
 
 /** ADDRESS, ADDRESS:PORT, [IPV6]:PORT or a bare IPv6 address. */
@@ -186,14 +191,12 @@ function parseAddress(text: string): Address {
 
 const DAY_MS = 86_400_000;
 
-const parseKeep = (text: string): number | "none" => (text === "none" ? "none" : parseDuration(text));
-
 function retentionOf({ keep: given, keepFailed, keepSize }: Options): Retention {
   const keep = given ?? 30 * DAY_MS;
   const failed = keepFailed ?? given ?? 90 * DAY_MS;
   return {
-    ...(keep === "none" ? {} : { keepMs: keep }),
-    ...(failed === "none" ? {} : { keepFailedMs: failed }),
+    ...(keep === MAX_MS ? {} : { keepMs: keep }),
+    ...(failed === MAX_MS ? {} : { keepFailedMs: failed }),
     ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
   };
 }

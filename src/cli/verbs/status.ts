@@ -3,13 +3,13 @@ import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { ago, formatCount, formatSize, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
-import { DEFAULT_LIMITS } from "../../model/job.js";
+import { DEFAULT_LIMITS, haltRuleOf, MAX_MS } from "../../model/job.js";
+import { type SpeedOf, speedSinceFirst } from "../lib/batch/progress-bar.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
 import { countersText, failureLines } from "../lib/result-text.js";
 import { ENDED_STATES, JOB_STATES, type JobFilter, listJobs, selectJobs, stateParser } from "../lib/select-jobs.js";
-
 import { isSingleJob, type JobSelector, parseJobSelector } from "../lib/selectors.js";
 import { type Cell, type Column, table } from "../lib/terminal/table.js";
 import {
@@ -20,7 +20,6 @@ import {
   type Terminal,
   truncate,
 } from "../lib/terminal/terminal.js";
-
 import { type Screen, watchScreen } from "../lib/terminal/watch.js";
 import type { JobView, OperationOutput } from "../lib/views.js";
 
@@ -83,33 +82,21 @@ async function asJson(client: Client, selector: JobSelector | undefined, options
 
 /** Called again and again, it knows how fast a job has gone since the first call. */
 function screenOf(client: Client, selector: JobSelector | undefined, options: Options): () => Promise<Screen> {
-  let first: Progress | undefined;
+  const speedOf = speedSinceFirst();
   return async () => {
-    if (selector === undefined) return { lines: await listLines(client, options), complete: false };
+    if (selector === undefined) return { lines: await listLines(client, options, speedOf), complete: false };
     const jobs = await selectJobs(client, selector, filterOf(options));
     const complete = jobs.every(({ ended }) => ended !== undefined);
     const [job] = jobs;
-    if (job === undefined || !isSingleJob(selector)) return { lines: jobTable(jobs, detectTerminal()), complete };
-    const now = { at: Date.now(), done: done(job) };
-    first ??= now;
-    return { lines: await jobDetailLines(client, job, detectTerminal(), rateText(job, first, now)), complete };
+    const terminal = detectTerminal();
+    if (job === undefined || !isSingleJob(selector)) return { lines: jobTable(jobs, terminal, speedOf), complete };
+    const [rate = "", left] = speedOf(job);
+    const speed = left === undefined ? "" : `, ${rate}, ${left} left`;
+    return { lines: await jobDetailLines(client, job, terminal, speed), complete };
   };
 }
 
-interface Progress {
-  readonly at: number;
-  readonly done: number;
-}
-
-/** ", 12/s, 4m10s left" */
-function rateText(job: JobView, first: Progress, now: Progress): string {
-  if (now.done === first.done || job.ended !== undefined) return "";
-  const rate = (now.done - first.done) / (now.at - first.at);
-  const perSecond = rate * 1_000;
-  return `, ${perSecond.toFixed(perSecond < 10 ? 1 : 0)}/s, ${shortDuration((job.count - now.done) / rate)} left`;
-}
-
-async function listLines(client: Client, options: Options): Promise<string[]> {
+async function listLines(client: Client, options: Options, speedOf: SpeedOf): Promise<string[]> {
   const [broker, { jobs, hidden, truncated }] = await Promise.all([
     client.ask("status", {}),
     jobsToShow(client, options),
@@ -119,7 +106,7 @@ async function listLines(client: Client, options: Options): Promise<string[]> {
   const none = isFiltered(options)
     ? "no job is like that"
     : "there is no job yet; laboro run or laboro submit gives one";
-  lines.push(...(jobs.length === 0 ? [none] : jobTable(jobs, terminal)));
+  lines.push(...(jobs.length === 0 ? [none] : jobTable(jobs, terminal, speedOf)));
   if (hidden === 0) return lines;
   const count = truncated ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");
   const verb = hidden === 1 && !truncated ? "is" : "are";
@@ -172,6 +159,14 @@ function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): str
   const lines = [parts.filter((part) => part !== "").join("; ")];
   if (refusing !== undefined)
     lines.push(paint(terminal, "red", `the broker takes nothing new: ${refusing.message} (${refusing.code})`));
+  for (const { pool, since, reason } of broker.pausedPools)
+    lines.push(
+      paint(
+        terminal,
+        "yellow",
+        `pool ${escapeControls(pool)} was paused ${ago(since)}${reason === undefined ? "" : `: ${escapeControls(reason)}`}`,
+      ),
+    );
   lines.push(...broker.damage.map((report) => paint(terminal, "red", `${report} (LABORO_DATA_LOST)`)));
   return lines;
 }
@@ -183,20 +178,20 @@ const COLUMNS: readonly Column[] = [
   { title: "DONE", align: "right" },
   { title: "FAILED", align: "right", dropPriority: 2 },
   { title: "RUNNING", align: "right", dropPriority: 3 },
+  { title: "RATE", align: "right", dropPriority: 2 },
+  { title: "LEFT", align: "right", dropPriority: 2 },
   { title: "POOL", minWidth: 6, dropPriority: 5 },
   { title: "AGE", align: "right", dropPriority: 1 },
   { title: "ELAPSED", align: "right", dropPriority: 4 },
 ];
 
-export function jobTable(jobs: readonly JobView[], terminal: Terminal, now = Date.now()): string[] {
-  return table(
-    COLUMNS,
-    jobs.map((job) => rowOf(job, now)),
-    terminal,
-  );
+function jobTable(jobs: readonly JobView[], terminal: Terminal, speedOf: SpeedOf): string[] {
+  const rows = jobs.map((job) => rowOf(job, speedOf(job)));
+  return table(COLUMNS, rows, terminal);
 }
 
-function rowOf(job: JobView, now: number): Cell[] {
+function rowOf(job: JobView, [rate = "", left = ""]: readonly string[]): Cell[] {
+  const now = Date.now();
   const { succeeded, failed, cancelled, running } = job.counters;
   return [
     String(job.id),
@@ -205,6 +200,7 @@ function rowOf(job: JobView, now: number): Cell[] {
     `${formatCount(succeeded + failed + cancelled)}/${formatCount(job.count)}`,
     { text: failed === 0 ? "" : formatCount(failed), colour: "red" },
     running === 0 ? "" : formatCount(running),
+    ...[rate, left],
     job.pool === "default" ? "" : job.pool,
     shortDuration(now - job.created),
     job.ended === undefined ? "" : shortDuration(job.ended - job.created),
@@ -247,7 +243,7 @@ function headLines(job: JobView, terminal: Terminal): string[] {
 function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: string][] {
   const { slots = 1, ...others } = job.needs;
   const needs = [
-    slots === 1 ? "" : pluralize(slots, "slot"),
+    slots === 1 ? "" : pluralize(Number(slots), "slot"),
     ...Object.entries(others).map(([name, n]) => `${n} ${name}`),
   ];
   const facts: [string, string | undefined | false][] = [
@@ -259,7 +255,12 @@ function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: s
     ["needs", needs.filter((need) => need !== "").join(", ")],
     ["priority", job.priority !== 0 && String(job.priority)],
     ["resumes", job.resumes !== undefined && `job ${job.resumes}`],
-    ["after", job.after.map(({ job: other, any }) => `${any ? "any:" : ""}${other}`).join(", ")],
+    [
+      "after",
+      job.after.map(({ job: other, any, each }) => `${any ? "any:" : each === true ? "each:" : ""}${other}`).join(", "),
+    ],
+    ["paused", job.poolPaused === true && `its pool is; laboro resume --pool ${job.pool} continues it`],
+    ["open", job.open === true && `it takes more tasks until laboro close ${job.id}`],
     ["starts", job.state === "delayed" && startText(job.notBefore)],
     ["key", keyText(job)],
     ["limits", limitsText(limits)],
@@ -296,8 +297,9 @@ function startText(ms = Date.now()): string {
 
 function keepText({ keepMs, keepFailedMs }: Pick<JobView, "keepMs" | "keepFailedMs">): string {
   return [
-    keepMs !== undefined && `${formatDuration(keepMs)} after its end`,
-    keepFailedMs !== undefined && `${formatDuration(keepFailedMs)} if it does not succeed`,
+    keepMs !== undefined && (keepMs === MAX_MS ? "for ever" : `${formatDuration(keepMs)} after its end`),
+    keepFailedMs !== undefined &&
+      `${keepFailedMs === MAX_MS ? "for ever" : formatDuration(keepFailedMs)} if it does not succeed`,
   ]
     .filter((part) => part !== false)
     .join(", ");
@@ -309,13 +311,15 @@ function keyText({ key, keyForMs }: Pick<JobView, "key" | "keyForMs">): string {
 }
 
 function limitsText(limits: JobView["limits"]): string {
-  const { retries, retry, maxFails, maxRunning, timeLimitMs, named = [] } = limits;
+  const { retries, retry, maxRunning, timeLimitMs, timeRequestMs, named = [] } = limits;
+  const halt = haltRuleOf(limits);
   return [
     ...named.map((name) => `limit ${name}`),
     retries > 0 && `${pluralize(retries, "retry", "retries")}${retryText(retry)}`,
     timeLimitMs !== undefined && `${formatDuration(timeLimitMs)} a task`,
+    timeRequestMs !== undefined && `workers that stay ${formatDuration(timeRequestMs)}`,
     maxRunning !== undefined && `${formatCount(maxRunning)} at once`,
-    maxFails !== undefined && `${pluralize(maxFails, "failure")} at most`,
+    halt !== undefined && `halts ${halt.now === true ? "now" : "soon"} at ${halt.on}=${halt.count}`,
     limits.outputCap === undefined && "all output is kept",
     limits.outputCap !== undefined &&
       limits.outputCap !== DEFAULT_LIMITS.outputCap &&

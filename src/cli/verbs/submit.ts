@@ -2,22 +2,30 @@
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
+import { submitWithFiles } from "../../client/task-files.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
+import { onInterrupt } from "../lib/interrupt.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
+import { selectJob } from "../lib/select-jobs.js";
+import { parseJobSelector } from "../lib/selectors.js";
+import { makeAppend } from "../lib/submission/entries.js";
+import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/files.js";
 import { overridesOf, readJobFile } from "../lib/submission/job-file.js";
 import {
   addSubmissionOptions,
+  dependencyKind,
   makeSubmission,
   NOTHING_TO_DO,
   parseAfter,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
-import { ParallelCommand } from "../lib/submission/parallel-options.js";
+import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
 import { addDelayAndKeyOptions } from "../lib/submission/time-options.js";
 
-interface Options extends SubmissionOptions, BrokerChoice {
+interface Options extends SubmissionOptions, FileOptions, BrokerChoice {
   readonly file?: string;
   readonly hold?: boolean;
+  readonly job?: string;
   readonly json?: boolean;
 }
 
@@ -26,9 +34,11 @@ export function submit(): Command {
     .description("Submit a job to the broker and print its number. The job is on the broker's disk by then.")
     .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
-  addDelayAndKeyOptions(addSubmissionOptions(command))
+  addDelayAndKeyOptions(addFileOptions(addParallelOptions(addSubmissionOptions(command))))
     .option("--file <file>", "a job file: named tasks and their order; other options apply to all of its tasks")
     .option("--hold", "start no task until laboro release")
+    .option("--open", "the job takes more tasks, by --job, until laboro close; its list of entries may be empty")
+    .option("--job <job>", "add tasks to this open job: entries or --array, no command")
     .option("--json", "print JSON");
   return addBrokerOptions(command)
     .addHelpText(
@@ -39,7 +49,8 @@ Examples:
   laboro submit --after 7 --name report ./report.sh
   laboro submit --in 10m ./remind.sh
   laboro submit --key nightly --if-exists refuse --retries 3 --retry-wait 30s ./nightly.sh
-  laboro submit --file night.toml`,
+  laboro submit --file night.toml
+  laboro submit --open ./simulate {} && laboro submit --job last ::: a b && laboro close last`,
     )
     .action(perform);
 }
@@ -48,6 +59,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   if (options.file !== undefined && words.length > 0) {
     throw badInput("--file defines the commands; a command cannot be given with it");
   }
+  if (options.job !== undefined) return appendTasks(words, options, options.job);
   const held = options.hold === true ? { held: true } : {};
   if (options.file !== undefined) {
     const { file, hold, json, broker, data, local, verbose, ...submission } = options;
@@ -55,8 +67,9 @@ async function perform(words: readonly string[], options: Options): Promise<void
     await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true), openRunningBroker);
     return;
   }
-  const submission = makeSubmission(words, { ...options, after: [] }, true);
-  if (submission.entries?.length === 0) {
+  const open = options.open === true ? { open: true } : {};
+  const submission = withFiles(makeSubmission(words, { ...options, after: [] }, true), options);
+  if (submission.entries?.length === 0 && options.open !== true) {
     process.stderr.write(NOTHING_TO_DO);
     if (options.json === true) printJson({ job: null });
     return;
@@ -64,9 +77,19 @@ async function perform(words: readonly string[], options: Options): Promise<void
   await withBroker(
     options,
     async (client) => {
-      const after = (await resolveLast(client, options.after)).map(parseAfter);
-      const job = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
-      const { id, existed } = job;
+      const after = (await Promise.all(options.after.map((text) => resolveAfter(client, text)))).map(parseAfter);
+      const whole = { ...submission, ...held, ...open, ...(after.length === 0 ? {} : { after }) };
+      const sends = submission.recipe.kind !== "call" && submission.recipe.files?.sent !== undefined;
+      // Instead of the listener that ends the process at once.
+      if (sends) process.removeAllListeners("SIGINT");
+      const interrupt = sends ? onInterrupt() : undefined;
+      const { id, existed } = await submitWithFiles(client, whole, process.cwd(), { signal: interrupt?.once })
+        .catch((cause: unknown) => {
+          if (interrupt?.once.aborted !== true) throw cause;
+          printNotice("interrupted while files were sent: the job is cancelled");
+          process.exit(interrupt.exitCode);
+        })
+        .finally(() => interrupt?.dispose());
       if (existed && options.json !== true) printNotice(`job ${id} has the key ${options.key}: nothing was submitted`);
       if (options.json === true) printJson({ job: id, ...(existed ? { existed } : {}) });
       else printLines(String(id));
@@ -75,12 +98,42 @@ async function perform(words: readonly string[], options: Options): Promise<void
   );
 }
 
-/** `last` is the newest job. */
-async function resolveLast(client: Client, after: readonly string[]): Promise<readonly string[]> {
-  if (!after.some((one) => /^(any:)?last$/.test(one))) return after;
-  const [newest] = (await client.jobs({ limit: 1 })).jobs;
-  if (newest === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", "--after last: there is no job yet");
-  return after.map((one) => one.replace(/last$/, String(newest.id)));
+/** What `--job` can be used with. */
+const WITH_JOB = ["job", "json", "array", "eachLine", "null", "delimiter", "colsep", "fromJson"];
+const BROKER = ["broker", "data", "local", "verbose"];
+
+async function appendTasks(words: readonly string[], options: Options, text: string): Promise<void> {
+  for (const [name, value] of Object.entries(options)) {
+    if (WITH_JOB.includes(name) || BROKER.includes(name) || (Array.isArray(value) && value.length === 0)) continue;
+    throw badInput(`--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} cannot be used with --job`);
+  }
+  const selector = parseJobSelector(text);
+  const tasks = makeAppend(words, options);
+  if ("entries" in tasks && tasks.entries.length === 0) {
+    process.stderr.write(NOTHING_TO_DO);
+    if (options.json === true) printJson({ job: null });
+    return;
+  }
+  await withBroker(
+    options,
+    async (client) => {
+      const { id } = await selectJob(client, selector);
+      const { first, count } = await client.append({ job: id, ...tasks });
+      if (options.json === true) printJson({ job: id, first, count });
+      else printLines(String(id));
+    },
+    openRunningBroker,
+  );
+}
+
+/** `last` is the newest job, and a name the newest job of that name. */
+async function resolveAfter(client: Client, text: string): Promise<string> {
+  const [, prefix = "", which = ""] = /^(any:|each:)?(.*)$/s.exec(text) ?? [];
+  if (/^\d+$/.test(which) || which === "") return text;
+  const [newest] = (await client.jobs({ limit: 1, ...(which === "last" ? {} : { name: which }) })).jobs;
+  if (newest !== undefined) return `${prefix}${newest.id}`;
+  const none = which === "last" ? "there is no job yet" : `there is no job of the name ${which}`;
+  throw new LaboroError("LABORO_NO_SUCH_JOB", `--after ${text}: ${none}`);
 }
 
 /** The jobs are held until all are stored, so that nothing starts if one is refused. */
@@ -95,7 +148,7 @@ async function submitFile(
   const made: number[] = [];
   try {
     for (const { name, submission, after } of tasks) {
-      const waits = after.map((other) => ({ job: jobs.get(other.name) ?? 0, any: other.any }));
+      const waits = after.map((other) => ({ job: jobs.get(other.name) ?? 0, ...dependencyKind(other.kind) }));
       const { id, existed } = await client.submit({ ...submission, after: waits, held: true });
       jobs.set(name, id);
       if (!existed) made.push(id);

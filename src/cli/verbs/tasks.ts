@@ -1,7 +1,7 @@
 /** `laboro tasks`: the tasks of a job, one line each. */
 import { Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../base/errors.js";
-import { ago, formatSize, pluralize, shortDuration } from "../../base/format.js";
+import { ago, formatSize, matchesGlob, pluralize, shortDuration } from "../../base/format.js";
 import { rangesOf } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
 import { taskNumber } from "../../model/task-numbers.js";
@@ -153,11 +153,10 @@ function durationOf({ started, ended, state }: ListedTask): number | undefined {
   return ended === undefined ? (state === "running" ? Date.now() - started : undefined) : ended - started;
 }
 
-function entryMatcher(glob: string): (entry: Bytes | undefined) => boolean {
-  const source = glob.replaceAll(/[\\^$.*+?()[\]{}|]/g, (one) => (one === "*" ? ".*" : one === "?" ? "." : `\\${one}`));
-  const pattern = new RegExp(`^${source}$`, "su");
-  return (entry) => entry !== undefined && pattern.test(Buffer.from(entry).toString());
-}
+const entryMatcher =
+  (glob: string) =>
+  (entry: Bytes | undefined): boolean =>
+    entry !== undefined && matchesGlob(Buffer.from(entry).toString(), glob);
 
 function parseOrder(text: string): Order {
   const found = ORDER_NAMES.find((name) => name === text);

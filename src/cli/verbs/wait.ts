@@ -42,6 +42,8 @@ async function run(text: string, options: Options): Promise<void> {
   await withBroker(options, async (client) => {
     const jobs = await selectJobs(client, selector, selector.kind === "all" ? { state: OPEN_STATES } : {});
     if (jobs.length === 0) printNotice("there is no open job to wait for");
+    for (const { id, open } of jobs)
+      if (open === true) printNotice(`job ${id} takes more tasks: it ends after laboro close ${id}`);
     await waitForAll(client, jobs, options.timeout);
     const all = await Promise.all(jobs.reverse().map(({ id }) => getJob(client, id)));
     if (options.json === true) printJson({ jobs: all });

@@ -3,6 +3,7 @@ import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Command, Option } from "commander";
+import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
 import { dataDirectory, findBroker } from "../../client/find-broker.js";
@@ -17,12 +18,15 @@ import {
   startWorker,
   type Worker,
 } from "../../worker/index.js";
-import { logger, onStopSignal } from "../lib/long-running.js";
+import { logger, notifySystemd, onStopSignal } from "../lib/long-running.js";
 import {
   collect,
   formatDuration,
+  type PerCores,
   parseDuration,
+  parsePerCores,
   parsePositive,
+  parseResources,
   parseSize,
   parseWholeNumber,
 } from "../lib/option-parsers.js";
@@ -39,11 +43,16 @@ interface Options {
   readonly pool?: string;
   readonly tag: readonly string[];
   readonly resource: readonly string[];
+  readonly detect: boolean;
   readonly reserveRequests?: number;
   readonly minMemory?: number;
+  readonly maxLoad?: PerCores;
   readonly lifetime?: number;
   readonly idleTimeout?: number;
   readonly cancelGrace?: number;
+  readonly offlineTimeout?: number;
+  readonly missingDir?: string;
+  readonly tunnels?: string;
   readonly handlers: readonly string[];
   readonly threadMemory?: number;
   readonly service: readonly string[];
@@ -82,8 +91,14 @@ export function worker(): Command {
       collect,
       [],
     )
+    .option("--no-detect", "do not offer the GPUs (gpu) and the memory in MiB (mem) that this machine has")
     .option("--reserve-requests <n>", "slots that only requests may use", parseWholeNumber)
     .option("--min-memory <size>", "start no task while less memory than this is available, such as 2G", parseSize)
+    .option(
+      "--max-load <n>",
+      "start no task while so many processes run or are ready to run on the machine: 8, 100% of its cores",
+      parsePerCores,
+    )
     .option("--lifetime <duration>", "stop gracefully after this time, such as 1h30m or 01:30:00", parseDuration)
     .option("--idle-timeout <duration>", "stop gracefully after this long without a task", parseDuration)
     .option(
@@ -91,6 +106,9 @@ export function worker(): Command {
       "time between SIGTERM and SIGKILL for a cancelled task (default: 5s)",
       parseDuration,
     )
+    .option("--offline-timeout <duration>", "stop when no broker has answered for this long", parseDuration)
+    .option("--missing-dir <dir>", "where a task runs whose directory does not exist here (default: it fails)")
+    .addOption(new Option("--tunnels <dir>", "reach brokers through the Unix sockets in this directory").hideHelp())
     .option("--handlers <file>", "a module with task handlers, which run in threads; may be repeated", collect, [])
     .option("--thread-memory <size>", "heap of each handler thread, such as 512M", parseSize)
     .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
@@ -132,35 +150,44 @@ async function run(options: Options): Promise<void> {
     openPrivateDirectory(resolve(dir));
     return runFuqWorker(options, name, dir);
   }
-  const resources = resourcesOf(options.resource);
+  const resources = parseResources(options.resource);
   const programs = programsOf(options.service, options.serviceMode);
+  // Ready before it has joined: a machine starts without waiting for its broker.
+  notifySystemd("looking for the broker");
   const found = await awaitBroker(options);
   openPrivateDirectory(resolve(dir));
   const exitWith = (why: string, code: number): void => {
     printLines(`worker ${name} has stopped: ${why}`);
     process.exit(code);
   };
-  const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace } = options;
+  const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace, missingDir, tunnels } = options;
   let everJoined = false;
-  /** The user was told that no broker answers. */
+  let offlineSince = now();
+  /** A message says already that no broker answers. */
   let reportedUnreachable = false;
   const started = startWorker({
     broker: found.urls,
     token: found.token,
     ...(found.caFingerprint === undefined ? {} : { caFingerprint: found.caFingerprint }),
     ...{ dir, name, resources, programs },
+    detect: options.detect,
     slots: options.slots,
     tags: options.tag,
     log: logger(),
     ...(pool === undefined ? {} : { pool }),
     ...(reserveRequests === undefined ? {} : { reserveRequests }),
     ...(minMemory === undefined ? {} : { minMemory }),
+    ...(options.maxLoad === undefined ? {} : { maxLoad: options.maxLoad(availableParallelism()) }),
     ...(lifetime === undefined ? {} : { lifetimeMs: lifetime }),
     ...(idleTimeout === undefined ? {} : { idleTimeoutMs: idleTimeout }),
     ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
+    ...(missingDir === undefined ? {} : { missingDir }),
+    ...(tunnels === undefined ? {} : { tunnels }),
     onJoined: () => {
+      if (!everJoined || reportedUnreachable) printLines(`worker ${name} has joined`);
       everJoined = true;
       reportedUnreachable = false;
+      notifySystemd("joined its broker");
     },
     onRefused: (error) => {
       const why = `the broker refuses it: ${error.message} (${error.code})`;
@@ -172,8 +199,19 @@ async function run(options: Options): Promise<void> {
         void started.stop({ graceMs: 0 }).then(() => exitWith(`${error.message} (${error.code})`, 3));
         return;
       }
-      if (!reportedUnreachable) printNotice(`${error.message}; trying again until it answers`);
+      if (!reportedUnreachable) {
+        printNotice(`${error.message}; trying again until it answers`);
+        notifySystemd("trying to reach its broker");
+        // A round of tries fails soon after the connection has ended.
+        if (everJoined) offlineSince = now();
+      }
       reportedUnreachable = true;
+      const { offlineTimeout = Number.POSITIVE_INFINITY } = options;
+      if (now() - offlineSince > offlineTimeout) {
+        const why = `no broker has answered for ${formatDuration(offlineTimeout)}`;
+        void started.stop({ finish: false }).then(() => exitWith(why, 3));
+        return;
+      }
       // A restarted broker may use another port.
       const moved = refreshBroker(options);
       if (moved !== undefined) started.setBrokers(moved.urls);
@@ -204,7 +242,18 @@ async function loadHandlers(started: Worker, { handlers, threadMemory }: Options
 const MEBIBYTE = 1024 * 1024;
 
 /** Options that a foreman of fuq does not support. */
-const NON_FUQ_OPTIONS = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
+const NON_FUQ_OPTIONS = [
+  "join",
+  "broker",
+  "pool",
+  "reserveRequests",
+  "minMemory",
+  "maxLoad",
+  "lifetime",
+  "idleTimeout",
+  "offlineTimeout",
+  "missingDir",
+] as const;
 
 function rejectNonFuqOptions(options: Options): void {
   const lists = (["resource", "handlers", "service"] as const).filter((name) => options[name].length > 0);
@@ -252,17 +301,6 @@ function reasonText(why: StopReason, { lifetime = 0, idleTimeout = 0 }: Options)
     : `it had nothing to do for ${formatDuration(idleTimeout)}`;
 }
 
-function resourcesOf(given: readonly string[]): Record<string, number> {
-  const resources: Record<string, number> = {};
-  for (const text of given) {
-    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined || name === "slots")
-      throw badOption("--resource", "NAME=AMOUNT", text);
-    resources[name] = Number(amount);
-  }
-  return resources;
-}
-
 function programsOf(given: readonly string[], mode: ServiceMode): Record<string, ServiceProgram> {
   const programs: Record<string, ServiceProgram> = {};
   for (const text of given) {
@@ -288,8 +326,9 @@ async function runFuqWorker(options: Options, name: string, dir: string): Promis
   const stopWith = ({ message, code }: LaboroError): void => {
     void worker.stop().then(() => exitWith(`${message} (${code})`, 3));
   };
+  notifySystemd("working for a fuq foreman");
   let everJoined = false;
-  /** The user was told that the foreman does not answer. */
+  /** A message says already that the foreman does not answer. */
   let reportedUnreachable = false;
   const worker = startFuqWorker({
     ...{ endpoint, slots, dir },

@@ -9,7 +9,7 @@ import { badInput, type LaboroError } from "../../base/errors.js";
 
 /** What `startBroker` returns, for workers and clients in the same process. */
 export interface InProcessBroker {
-  /** The token of those who name no other. */
+  /** The token for URLs that have none. */
   readonly token: string;
   /** One end of a new link. Throws LABORO_BAD_TOKEN, or LABORO_BROKER_UNREACHABLE once it has stopped. */
   openLink(token: string): object;
@@ -20,7 +20,7 @@ export type BrokerAddress = string | InProcessBroker;
 export const isInProcess = (address: unknown): address is InProcessBroker =>
   typeof address === "object" && address !== null && "openLink" in address;
 
-export interface BrokerOption {
+interface BrokerOption {
   readonly broker: string | readonly string[] | InProcessBroker;
   readonly token?: string | undefined;
   readonly caFingerprint?: string | undefined;

@@ -1,7 +1,7 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
 import { flag, integer, unexpectedValue } from "../../model/input.js";
 import type { Counters } from "../../model/job.js";
-import type { RunningTask } from "../../model/progress.js";
+import type { RunningTask } from "../../model/outcome.js";
 import type { Ranges } from "../../model/ranges.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import {

@@ -2,8 +2,15 @@
 import { badInput } from "../../base/errors.js";
 import { type JobId, SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
-import { MAX_VALUE, type OutputStream, SMALL_OUTPUT, type SmallOutput, type TaskEnd } from "../../model/outcome.js";
-import type { EndedTask } from "../../model/progress.js";
+import type { EndedTask } from "../../model/outcome.js";
+import {
+  FILE_CHUNK,
+  MAX_VALUE,
+  type OutputStream,
+  SMALL_OUTPUT,
+  type SmallOutput,
+  type TaskEnd,
+} from "../../model/outcome.js";
 import type { RememberedStore } from "../../model/store.js";
 import {
   amount,
@@ -42,6 +49,7 @@ export type MessageCodecs<Message extends { readonly type: string }> = {
 const HELD_STATES: readonly HeldState[] = ["prefetched", "running", "finished"];
 export const ENDS: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
+const MAX_POSITION = 2 ** 50;
 
 export const HEARTBEAT: MessageCodec<{ readonly type: "HEARTBEAT" }> = {
   number: 0,
@@ -75,8 +83,11 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
         const row = [...writeRange(range), HELD_STATES.indexOf(state)];
         return acceptedBy === undefined ? row : [...row, acceptedBy];
       }),
-      ...(m.lifetimeMs === undefined && m.store === undefined ? [] : [m.lifetimeMs ?? null]),
-      ...(m.store === undefined ? [] : [m.store]),
+      ...(m.lifetimeMs === undefined && m.store === undefined && m.tunnelled === undefined
+        ? []
+        : [m.lifetimeMs ?? null]),
+      ...(m.store === undefined && m.tunnelled === undefined ? [] : [m.store ?? null]),
+      ...(m.tunnelled === undefined ? [] : [1]),
     ],
     read: (row) => ({
       type: "JOIN",
@@ -92,6 +103,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       held: rows(row[10], "held", readHeld),
       ...(absent(row[11]) ? {} : { lifetimeMs: amount(row[11], "lifetimeMs") }),
       ...(absent(row[12]) ? {} : { store: readRemembered(row[12]) }),
+      ...(row[13] === 1 ? { tunnelled: true as const } : {}),
     }),
   },
   STARTED: {
@@ -140,6 +152,26 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       ...(absent(row[5]) ? {} : { limit: 1 }),
     }),
   },
+  GET_FILE: {
+    number: 15,
+    write: (m) => [15, m.id, m.job, m.file, m.from],
+    read: (row) => ({
+      type: "GET_FILE",
+      id: count(row[1], "id"),
+      job: jobId(row[2]),
+      file: count(row[3], "file"),
+      from: count(row[4], "from"),
+    }),
+  },
+  PUT_FILE: {
+    number: 14,
+    write: (m) => [14, m.id, m.job, m.index, m.attempt, m.from, m.bytes],
+    read: (row) => ({
+      ...{ type: "PUT_FILE", id: count(row[1], "id"), ...readRef(row.slice(2)) },
+      from: position(row[5], "from"),
+      bytes: chunk(row[6], FILE_CHUNK),
+    }),
+  },
   REPLY: {
     number: 7,
     write: (m) => (m.error === undefined ? [7, m.id, m.body] : [7, m.id, m.body, m.error]),
@@ -165,11 +197,22 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       ...(absent(row[4]) ? {} : { paused: text(row[4], "paused") }),
     }),
   },
+  MACHINE: {
+    number: 13,
+    write: (m) => [13, m.cpus, m.load, m.memory, m.freeMemory],
+    read: (row) => ({
+      type: "MACHINE",
+      cpus: count(row[1], "cpus"),
+      load: amount(row[2], "load"),
+      memory: count(row[3], "memory"),
+      freeMemory: count(row[4], "freeMemory"),
+    }),
+  },
   LEAVING: { number: 9, write: () => [9], read: () => ({ type: "LEAVING" }) },
 };
 
 /** A row ends where the rest of the fields is absent; one in the middle is nil. */
-export function writeDone(task: DoneTask): Row {
+function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
   const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputBytes];
@@ -188,13 +231,13 @@ export function writeDone(task: DoneTask): Row {
   return row;
 }
 
-export function readDone(row: Row): DoneTask {
+function readDone(row: Row): DoneTask {
   const task: { -readonly [Key in keyof DoneTask]: DoneTask[Key] } = {
     job: jobId(row[0]),
     index: count(row[1], "index"),
     attempt: attemptOf(row[2]),
-    started: amount(row[4], "started"),
-    ended: amount(row[5], "ended"),
+    started: time(row[4], "started"),
+    ended: time(row[5], "ended"),
     outputBytes: count(row[6], "outputBytes"),
   };
   const end = row[3];
@@ -204,9 +247,9 @@ export function readDone(row: Row): DoneTask {
   if (!absent(row[8])) task.error = text(row[8], "error");
   if (!absent(row[9])) task.output = readSmallOutput(row[9], task.outputBytes);
   if (!absent(row[10])) task.value = readValue(row[10]);
-  if (!absent(row[11])) task.retryAfterMs = row[11] === "never" ? "never" : amount(row[11], "retryAfterMs");
+  if (!absent(row[11])) task.retryAfterMs = row[11] === "never" ? "never" : time(row[11], "retryAfterMs");
   if (!absent(row[12])) task.valueBytes = count(row[12], "valueBytes");
-  if (!absent(row[13])) task.cpuMs = amount(row[13], "cpuMs");
+  if (!absent(row[13])) task.cpuMs = Math.round(time(row[13], "cpuMs"));
   if (!absent(row[14])) task.peakMemory = count(row[14], "peakMemory");
   return task;
 }
@@ -256,7 +299,7 @@ function readOutput(row: Row): TaskOutput {
   return {
     ...readRef(row),
     stream: enumValue(row[3], "stream", STREAMS),
-    offset: count(row[4], "offset"),
+    offset: position(row[4], "offset"),
     bytes: chunk(row[5]),
   };
 }
@@ -276,6 +319,12 @@ function readRemembered(value: unknown): RememberedStore {
   const known = { identity: name(identity, "identity"), epoch: count(epoch, "epoch"), job: jobId(job) };
   return absent(acceptedBy) ? known : { ...known, acceptedBy: name(acceptedBy, "acceptedBy") };
 }
+
+/** A store's numbers hold what begins here and is a message long. */
+const position = (value: unknown, what: string): number => integer(value, what, 0, MAX_POSITION);
+
+/** Milliseconds. A handler may ask for a wait that no store can hold. */
+const time = (value: unknown, what: string): number => Math.min(amount(value, what), MAX_POSITION);
 
 function secret(value: unknown): string {
   const text = name(value, "secret");
@@ -298,8 +347,8 @@ export function readRange(row: Row): AttemptRange {
 
 export const absent = (value: unknown): value is null | undefined => value === undefined || value === null;
 
-function chunk(value: unknown): Uint8Array {
+export function chunk(value: unknown, most = OUTPUT_CHUNK): Uint8Array {
   const bytes = body(value, "bytes");
-  if (bytes.length > OUTPUT_CHUNK) throw unexpectedValue("bytes", `at most ${OUTPUT_CHUNK} bytes`, bytes);
+  if (bytes.length > most) throw unexpectedValue("bytes", `at most ${most} bytes`, bytes);
   return bytes;
 }

@@ -2,6 +2,7 @@
 import { JobId } from "../../model/ids.js";
 import { fields, flag, integer, list, unexpectedValue } from "../../model/input.js";
 import type { Entries } from "../../model/job.js";
+import { FILE_CHUNK } from "../../model/outcome.js";
 import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/recipe-input.js";
 import {
   amount,
@@ -24,6 +25,7 @@ import {
 } from "./codec-fields.js";
 import {
   absent,
+  chunk,
   HEARTBEAT,
   type MessageCodecs,
   readEnded,
@@ -167,6 +169,16 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       tasks: rows(row[2], "tasks", readEnded),
       ...(absent(row[3]) ? {} : { next: count(row[3], "next") }),
       ...(absent(row[4]) ? {} : { refused: text(row[4], "refused") }),
+    }),
+  },
+  FILE: {
+    number: 35,
+    write: (m) => [35, m.id, m.bytes, ...(m.refused === undefined ? [] : [clipped(m.refused)])],
+    read: (row) => ({
+      type: "FILE",
+      id: count(row[1], "id"),
+      bytes: chunk(row[2], FILE_CHUNK),
+      ...(absent(row[3]) ? {} : { refused: text(row[3], "refused") }),
     }),
   },
   RELAYED: {

@@ -11,10 +11,9 @@ import { unexpectedValue } from "../../model/input.js";
 import { LARGE_SUBMISSION } from "../../model/job.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
 import type { MessageCodec, Row } from "./codec-fields.js";
-import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, VALUES_LIMIT } from "./codec-fields.js";
+import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, scan, VALUES_LIMIT } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
 import { readRequests, requestSize, writeRequest } from "./codec-requests.js";
-import { scan } from "./codec-scan.js";
 import { TO_WORKER } from "./codec-to-worker.js";
 import {
   type FromClient,

@@ -9,6 +9,7 @@ import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type DetailedPeerCertificate } from "node:tls";
 import { LaboroError } from "../../base/errors.js";
 import { normalizeFingerprint } from "./broker-address.js";
+import { tunnelSocket } from "./web-socket-handshake.js";
 
 /** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
 const caByFingerprint = new Map<string, string>();
@@ -20,12 +21,14 @@ export function pinnedTlsOptions(fingerprint: string): ConnectionOptions | undef
 }
 
 /** Finds the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
-export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal): Promise<void> {
+export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal, tunnels?: string): Promise<void> {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   return new Promise((resolve, reject) => {
     // What is checked here is the fingerprint; the chain is, when the certificate is known.
     const servername = isIP(host) === 0 ? host : "";
-    const socket = connect({ host, servername, port: Number(url.port || 443), rejectUnauthorized: false });
+    const place =
+      tunnels === undefined ? { host, port: Number(url.port || 443) } : { path: tunnelSocket(tunnels, url) };
+    const socket = connect({ ...place, servername, rejectUnauthorized: false });
     const stop = (): void => void socket.destroy();
     signal.addEventListener("abort", stop, { once: true });
     socket.once("error", reject);

@@ -22,9 +22,9 @@ import { certificateError, isRefusal, openWebSocket } from "./web-socket-handsha
 
 export const CONNECT_TIMEOUT = 5_000;
 /** An opened link without a message of the broker is given up after this time: no heartbeat watches it yet. */
-export const FIRST_MESSAGE_TIMEOUT = 15_000;
-export const FIRST_DELAY = 100;
-export const MAX_DELAY = 5_000;
+const FIRST_MESSAGE_TIMEOUT = 15_000;
+const FIRST_DELAY = 100;
+const MAX_DELAY = 5_000;
 const PATH = "node/persistent";
 
 interface DialerMessages {
@@ -32,7 +32,7 @@ interface DialerMessages {
   readonly client: { readonly receives: ToClient; readonly sends: FromClient };
 }
 
-export type DialerRole = keyof DialerMessages;
+type DialerRole = keyof DialerMessages;
 export type LinkOf<From extends DialerRole> = Connection<
   DialerMessages[From]["receives"],
   DialerMessages[From]["sends"]
@@ -45,6 +45,8 @@ export interface DialOptions<From extends DialerRole> {
   readonly token?: string;
   /** SHA-256 of the CA's certificate, to which every `https:` URL without its own is held. */
   readonly caFingerprint?: string;
+  /** A directory with a Unix socket for each broker that is reached through a tunnel; no broker is reached otherwise then. */
+  readonly tunnels?: string;
   readonly onOpen: (connection: LinkOf<From>) => void;
   readonly onMessages: (batch: readonly DialerMessages[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
@@ -65,7 +67,7 @@ export interface DialOptions<From extends DialerRole> {
 }
 
 /** Calls `act` after `ms` unless the function that it returns is called first. */
-export type SetTimer = (ms: number, act: () => void) => () => void;
+type SetTimer = (ms: number, act: () => void) => () => void;
 
 export interface Dial {
   /** The brokers to try from now on, and those that are tried where none of them answers. The connection that is open stays. */
@@ -138,7 +140,7 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 
   #attemptAt(address: string): void {
-    const { token, caFingerprint = "", connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
+    const { token, caFingerprint = "", connectTimeoutMs = CONNECT_TIMEOUT, tunnels } = this.#options;
     let aborter: AbortController | undefined;
     let broker = "the broker";
     let socket: Socket | undefined;
@@ -164,20 +166,26 @@ class Dialer<From extends DialerRole> implements Dial {
     this.#cancelCurrent = () => settle(cancel);
 
     const connect = (url: URL, tls?: TlsOptions): Promise<void> =>
-      openWebSocket(url, token, tls, {
-        onSocket: (opening) => {
-          socket = opening;
-          if (!pending) opening.destroy();
+      openWebSocket(
+        url,
+        token,
+        tls,
+        {
+          onSocket: (opening) => {
+            socket = opening;
+            if (!pending) opening.destroy();
+          },
+          onOpen: (opened, transport) => settle(() => this.#opened(opened, transport)),
+          onFailed: fail,
         },
-        onOpen: (opened, transport) => settle(() => this.#opened(opened, transport)),
-        onFailed: fail,
-      });
+        tunnels,
+      );
     const connectPinned = async (url: URL, fingerprint: string): Promise<void> => {
       // Loaded here: a link within one machine needs none of it.
       const { fetchCa, pinnedTlsOptions } = await import("./dial-tls.js");
       if (pinnedTlsOptions(fingerprint) === undefined) {
         aborter = new AbortController();
-        await fetchCa(url, fingerprint, aborter.signal);
+        await fetchCa(url, fingerprint, aborter.signal, tunnels);
       }
       if (pending) await connect(url, pinnedTlsOptions(fingerprint));
     };
@@ -205,7 +213,9 @@ class Dialer<From extends DialerRole> implements Dial {
       ...(transport === undefined ? {} : { transport }),
     } as const;
     let messageReceived = false;
-    const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {
+    // What waits here is this program's own, and the broker may take a while to read it.
+    const unlimited = { ...options, bufferLimit: Number.POSITIVE_INFINITY };
+    const connection: LinkOf<From> = new Connection(socket, log === undefined ? unlimited : { ...unlimited, log }, {
       onMessages: (batch: readonly DialerMessages[From]["receives"][]) => {
         messageReceived = true;
         this.#failedRounds = 0;

@@ -11,12 +11,12 @@
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Limits } from "../../model/job.js";
-import type { Outcome, OutputStream } from "../../model/outcome.js";
-import type { EndedTask, JobProgress } from "../../model/progress.js";
+import type { EndedTask, JobProgress, Outcome, OutputStream } from "../../model/outcome.js";
 import type { Range, Ranges } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
 import type { RememberedStore } from "../../model/store.js";
 import type { Strides } from "../../model/task-numbers.js";
+import type { MachineLoad } from "../../model/worker-settings.js";
 
 /** The input of a large submission, in its bytes. */
 export class LargeInput {
@@ -107,6 +107,8 @@ export interface Join {
   /** How long the worker will still run; unlimited if absent. */
   readonly lifetimeMs?: number;
   readonly store?: RememberedStore | undefined;
+  /** It comes through a tunnel: the end of the connection does not tell that the worker has ended. */
+  readonly tunnelled?: true;
 }
 
 export type FromWorker =
@@ -131,6 +133,21 @@ export type FromWorker =
       readonly from: TaskIndex;
       readonly limit?: 1 | undefined;
     }
+  /** A task of `job` needs a part of the file at this place of `sent` in the recipe's files. */
+  | {
+      readonly type: "GET_FILE";
+      readonly id: number;
+      readonly job: JobId;
+      readonly file: number;
+      readonly from: number;
+    }
+  /** A part of what the task returns. DONE follows when all parts are stored. */
+  | ({
+      readonly type: "PUT_FILE";
+      readonly id: number;
+      readonly from: number;
+      readonly bytes: Uint8Array;
+    } & TaskRef)
   | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   /** What the worker offers has changed. */
   | {
@@ -141,6 +158,8 @@ export type FromWorker =
       /** Why it takes no tasks from now on, until a SERVICES without it. */
       readonly paused?: string;
     }
+  /** Every ten seconds; nothing depends on it. */
+  | ({ readonly type: "MACHINE" } & MachineLoad)
   /** Orderly stop: assign nothing more. The worker closes when it has nothing left. */
   | { readonly type: "LEAVING" }
   | { readonly type: "HEARTBEAT" };
@@ -171,7 +190,7 @@ export interface JobRecipe {
   readonly job: JobId;
   readonly recipe: Recipe;
   readonly needs: Resources;
-  readonly limits: Pick<Limits, "timeLimitMs" | "outputCap" | "relay">;
+  readonly limits: Pick<Limits, "timeLimitMs" | "timeLimitPercent" | "timeRequestMs" | "outputCap" | "relay">;
   /** As in the job's spec. */
   readonly numbers?: Strides;
   readonly acceptedBy?: string | undefined;
@@ -188,7 +207,7 @@ export type ToWorker =
   /** Every DONE up to seq is recorded. */
   | { readonly type: "ACK"; readonly seq: number }
   | { readonly type: "CREDIT"; readonly bytes: number }
-  /** All who follow the job have taken this much of the relayed output. */
+  /** All clients that follow the job have taken the relayed output up to here. */
   | ({ readonly type: "RELAYED" } & TakenOutput)
   | { readonly type: "RETRACT"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "CANCEL"; readonly tasks: readonly AttemptRange[] }
@@ -212,6 +231,8 @@ export type ToWorker =
       readonly next?: TaskIndex | undefined;
       readonly refused?: string | undefined;
     }
+  /** The answer to GET_FILE, and without bytes to PUT_FILE; or why there is none. */
+  | { readonly type: "FILE"; readonly id: number; readonly bytes: Uint8Array; readonly refused?: string | undefined }
   /** The caller no longer waits. */
   | { readonly type: "CANCEL_CALL"; readonly id: number }
   | { readonly type: "HEARTBEAT" };

@@ -1,10 +1,61 @@
 /** Messages over a WebSocket: frames, their limits, the heartbeat. */
 import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/errors.js";
-import { decodeFrame, type Sender, type SentBy } from "./codec.js";
+import { decodeFrame, FrameBuilder, type Sender, type SentBy } from "./codec.js";
+import { MESSAGES_LIMIT } from "./codec-fields.js";
 import type { ConnectionOptions } from "./connection.js";
 import type { LinkMessage } from "./messages.js";
-import { Outbox } from "./outbox.js";
 import type { Transport, TransportEvents } from "./transport.js";
+
+/**
+ * Collects what is sent within one turn of the event loop into one frame. A frame stays under FRAME_TARGET unless a single message is
+ * larger; then that message goes alone.
+ *
+ * Messages become bytes when they are pushed: a bad one is refused to its sender, later changes to it do no harm, and the
+ * number of waiting bytes is exact.
+ */
+export const FRAME_TARGET = 1024 * 1024;
+
+export type Schedule = (flush: () => void) => void;
+
+export class Outbox {
+  readonly #transmit: (frame: Uint8Array) => void;
+  readonly #schedule: Schedule;
+  readonly #endOfTurn = (): void => {
+    this.#scheduled = false;
+    this.flush();
+  };
+  readonly #makeRoom = (bytes: number): void => {
+    const { bytes: waiting, count } = this.#frame;
+    if (waiting + bytes > FRAME_TARGET || count === MESSAGES_LIMIT) this.flush();
+  };
+  readonly #frame = new FrameBuilder();
+  #scheduled = false;
+
+  constructor(transmit: (frame: Uint8Array) => void, schedule: Schedule = process.nextTick) {
+    this.#transmit = transmit;
+    this.#schedule = schedule;
+  }
+
+  /** Bytes that wait for the next frame. */
+  get bytes(): number {
+    return this.#frame.bytes;
+  }
+
+  push(message: LinkMessage): void {
+    this.#frame.add(message, this.#makeRoom);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.#schedule(this.#endOfTurn);
+  }
+
+  flush(): void {
+    if (this.#frame.count > 0) this.#transmit(this.#frame.take());
+  }
+
+  clear(): void {
+    this.#frame.clear();
+  }
+}
 
 /** What is used of a WebSocket: of `ws` at the broker, of a ClientWebSocket at a worker or client. */
 export interface WebSocketLike {
@@ -18,7 +69,7 @@ export interface WebSocketLike {
 }
 
 /** Bytes that may wait for a peer that reads slowly. */
-export const BUFFER_LIMIT = 64 * 1024 * 1024;
+const BUFFER_LIMIT = 64 * 1024 * 1024;
 
 export class SocketTransport implements Transport {
   readonly #socket: WebSocketLike;
@@ -149,7 +200,7 @@ function cutToReason(text: string): string {
 export const MISSED_LIMIT = 3;
 const TICKS = 2;
 
-export interface HeartbeatOptions {
+interface HeartbeatOptions {
   readonly sendBeat: () => void;
   readonly onTimeout: () => void;
   /** Counters that rise with what is sent and received, a HEARTBEAT included. */

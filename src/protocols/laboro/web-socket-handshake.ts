@@ -1,5 +1,6 @@
 /** The opening handshake of a WebSocket (RFC 6455, section 4.1) from the side of a worker or client. */
 import { connect, isIP, type Socket } from "node:net";
+import { join } from "node:path";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
 import { ClientWebSocket } from "./client-web-socket.js";
@@ -15,7 +16,7 @@ const ACCEPT = "KAYyp/PCPlQk0FZxW8uyRSJqHwo=";
 const HEAD_LIMIT = 16 * 1024;
 const BODY_LIMIT = 2048;
 
-export interface HandshakeEvents {
+interface HandshakeEvents {
   /** As soon as there is a socket: destroying it ends the attempt. */
   readonly onSocket: (socket: Socket) => void;
   /** Messages are emitted from the next turn on. */
@@ -24,26 +25,30 @@ export interface HandshakeEvents {
   readonly onFailed: (cause: unknown) => void;
 }
 
-/** `tls` for a URL with TLS. */
+/** `tls` for a URL with TLS. With `tunnels` through the socket for this URL in that directory. */
 export async function openWebSocket(
   url: URL,
   token: string | undefined,
   tls: TlsOptions | undefined,
   events: HandshakeEvents,
+  tunnels?: string,
 ): Promise<void> {
   const request = requestText(url, token);
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const servername = isIP(host) === 0 ? host : "";
   const isSecure = /^(https|wss):$/.test(url.protocol);
   const port = Number(url.port || (isSecure ? 443 : 80));
-  const socket = isSecure
-    ? (await import("node:tls")).connect({ host, port, servername, ...tls })
-    : connect({ host, port });
+  const place = tunnels === undefined ? { host, port } : { path: tunnelSocket(tunnels, url) };
+  const socket = isSecure ? (await import("node:tls")).connect({ ...place, servername, ...tls }) : connect(place);
   socket.setNoDelay(true);
   socket.once(isSecure ? "secureConnect" : "connect", () => socket.write(request, "latin1"));
   readAnswer(socket, url.origin, events);
   events.onSocket(socket);
 }
+
+/** In a directory of tunnels: the Unix socket that leads to the broker at this URL. */
+export const tunnelSocket = (tunnels: string, url: URL): string =>
+  join(tunnels, `${url.host.replace(/[^\w.-]/g, "_")}.sock`);
 
 function requestText(url: URL, token = ""): string {
   if (/[^\x21-\x7e]/.test(token))
@@ -137,7 +142,7 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
 export const isRefusal = (error: LaboroError): boolean => Object.values(CODES).includes(error.code);
 
 /** Any other status is one of a broker that may yet come: LABORO_BROKER_UNREACHABLE. */
-export function refusalOf(status: number, body: string, broker: string): LaboroError {
+function refusalOf(status: number, body: string, broker: string): LaboroError {
   const why = body.split("\n", 1)[0]?.trim() ?? "";
   const text = `${broker} answered ${status}${why === "" ? "" : `: ${why}`}`;
   return new LaboroError(CODES[status] ?? "LABORO_BROKER_UNREACHABLE", text);

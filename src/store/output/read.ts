@@ -31,7 +31,7 @@ export type ReadOptions = Omit<OutputOptions, "attempt">;
 const MAX_READ_BYTES = 8 * 1024 * 1024;
 
 /** Gives the descriptor of a segment, or why there is none. */
-export type OpenSegment = (segment: number) => number | string;
+type OpenSegment = (segment: number) => number | string;
 
 export function readOutput(
   attempt: { readonly index: TaskIndex; readonly attempt: Attempt },

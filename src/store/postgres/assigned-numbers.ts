@@ -9,8 +9,8 @@ import { type Client, send } from "./connections.js";
 import type { WriteOf } from "./stages.js";
 
 export const NEXT_JOBS = "SELECT nextval('laboro.job_number') AS id FROM generate_series(1, $1::int)";
-export const ADD_WORKERS = "INSERT INTO laboro.worker (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
-export const FIND_WORKERS = "SELECT id, name FROM laboro.worker WHERE name = ANY($1::text[])";
+const ADD_WORKERS = "INSERT INTO laboro.worker (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
+const FIND_WORKERS = "SELECT id, name FROM laboro.worker WHERE name = ANY($1::text[])";
 
 /** A submission keeps its number, however often its batch is given. */
 export class JobNumbers {

@@ -7,7 +7,7 @@ import type { Epoch } from "../../model/store.js";
 import { type Group, SCHEDULE_BUCKET } from "../../model/store-group.js";
 import type { Client, Connections } from "./connections.js";
 
-export type HintListener = Parameters<Group["listen"]>[0];
+type HintListener = Parameters<Group["listen"]>[0];
 
 /** $1 the oldest transaction that was under way at the last poll, $2 this broker. */
 export const CHANGES = `

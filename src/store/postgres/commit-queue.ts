@@ -11,9 +11,9 @@
  */
 import { LaboroError } from "../../base/errors.js";
 import type { Epoch } from "../../model/store.js";
-import { MustRunSeparately } from "./batch-context.js";
 import { type Client, type Connections, pause, type Session, send, type Value } from "./connections.js";
 import { isAlreadyCommitted, isTimeout, isUnconfirmed, storeFailure } from "./failures.js";
+import { MustRunSeparately } from "./stages.js";
 import { OWN_EPOCH } from "./statements.js";
 
 /** One message, so that the transaction and the setting that its statements need are begun on the same connection. */

@@ -49,8 +49,8 @@ const SESSION_SETTINGS = {
 };
 
 /**
- * The statements of a batch find everything by an index, whatever the values (plans.test.ts). So they are planned once and not for each
- * batch. Without sequential scans an empty database does not get plans that are right only while its tables are small.
+ * For the writer. Its statements use an index whatever the values are (plans.test.ts), so one generic plan serves every batch. Sequential
+ * scans are off: in a new database they would be planned because the tables are small, and stay in the plan when they grow.
  */
 const WRITER_SETTINGS = { ...SESSION_SETTINGS, plan_cache_mode: "force_generic_plan", enable_seqscan: "off" };
 

@@ -7,14 +7,17 @@ import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { LimitUse } from "../../model/limit.js";
-import type { ClaimedRange, Epoch } from "../../model/store.js";
+import type { ClaimedRange, Epoch, RecoveredState } from "../../model/store.js";
 import type { Group, JobSummary, Member, Submissions } from "../../model/store-group.js";
 import { numberArray, validText } from "./arrays.js";
 import { NEXT_JOBS } from "./assigned-numbers.js";
 import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";
-import type { Connections, Session } from "./connections.js";
+import { type Client, type Connections, type Session, send } from "./connections.js";
+import { storeFailure } from "./failures.js";
+import { type JobRow, jobFrom, OPEN_JOBS } from "./job-rows.js";
 import { readLimitUse } from "./limit-rows.js";
+import { migrate } from "./migrations/index.js";
 import { totalsOf } from "./operations/end-jobs.js";
 import { type ReleasedRange, releaseStatement } from "./operations/release.js";
 import { dueAt, OWN_EPOCH } from "./statements.js";
@@ -44,7 +47,7 @@ FROM laboro.job_state s JOIN laboro.job j ON j.id = s.job, LATERAL (
 WHERE s.ended_at IS NULL AND s.not_before IS NULL ORDER BY s.job`;
 
 const CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 * 1000 AS now";
-export const LAST_JOB = "SELECT coalesce(pg_sequence_last_value('laboro.job_number'), 0) AS id";
+const LAST_JOB = "SELECT coalesce(pg_sequence_last_value('laboro.job_number'), 0) AS id";
 
 /** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
 const FIND_DEAD = `
@@ -187,4 +190,56 @@ async function releaseWaiting(session: Session, epochs: string, now: number): Pr
   ]);
   const counted = new Set<JobId>(freed.filter(({ cancelled }) => cancelled > 0).map(({ job }) => job));
   await totalsOf({ session, now }, counted);
+}
+
+// A broker joins the group: it migrates the schema, gets its epoch and reads the open state.
+
+/** $1 milliseconds. Changes by transactions from `seen` on may be missing in what is read next. */
+const INSERT_BROKER = `
+INSERT INTO laboro.broker (info, lease_ends_at) VALUES ('{}', clock_timestamp() + $1::float8 * interval '1 millisecond')
+RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen, (SELECT s.identity FROM laboro.store s) AS store`;
+
+/** $1 the former epoch. Waits for a batch that is under way there; no batch follows it. */
+const MARK_DEAD =
+  "UPDATE laboro.broker SET dead = true WHERE epoch = (SELECT epoch FROM laboro.broker WHERE epoch = $1::bigint FOR UPDATE)";
+/** $1 an epoch, $2 the identity of the broker. */
+const IS_SAME_BROKER = "SELECT 1 FROM laboro.broker WHERE epoch = $1::bigint AND info::jsonb ->> 'identity' = $2::text";
+const TAKE_OVER_RANGES = "UPDATE laboro.task_range SET epoch = $2::bigint WHERE epoch = $1::bigint";
+const HELD = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.epoch = $1::bigint`;
+
+interface JoinedGroup {
+  readonly recovered: RecoveredState;
+  readonly seen: string;
+}
+
+export async function joinGroup(
+  connections: Connections,
+  firstLeaseMs: number,
+  formerEpoch: Epoch | undefined,
+  identity: string | undefined,
+): Promise<JoinedGroup> {
+  // Without time limits: a migration takes as long as it takes, and so does a long list of jobs.
+  const client = connections.client(1, {});
+  try {
+    await migrate(client, connections.displayUrl);
+    const [row] = await send<{ epoch: Epoch; seen: string; store: string }>(client, INSERT_BROKER, [firstLeaseMs]);
+    const { epoch, seen, store } = row ?? { epoch: 0, seen: "0", store: "" };
+    if (formerEpoch !== undefined) await takeOver(client, formerEpoch, epoch, identity);
+    const jobs = await send<JobRow>(client, OPEN_JOBS);
+    const taskRanges = formerEpoch === undefined ? [] : await send<ClaimedRow>(client, HELD, [epoch]);
+    const open = { jobs: jobs.map(jobFrom), taskRanges: claimedRangesFrom(taskRanges) };
+    return { recovered: { identity: store, epoch, ...open }, seen };
+  } catch (cause) {
+    throw storeFailure(cause, connections.displayUrl, true);
+  } finally {
+    await client.end({ timeout: 1 });
+  }
+}
+
+async function takeOver(client: Client, formerEpoch: Epoch, epoch: Epoch, identity: string | undefined): Promise<void> {
+  await client.begin(async (sql) => {
+    if (identity !== undefined && (await sql.unsafe(IS_SAME_BROKER, [formerEpoch, identity])).length === 0) return;
+    await sql.unsafe(MARK_DEAD, [formerEpoch]);
+    await sql.unsafe(TAKE_OVER_RANGES, [formerEpoch, epoch]);
+  });
 }

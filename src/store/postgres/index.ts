@@ -11,7 +11,6 @@ import type {
   Epoch,
   JobFilter,
   JobPage,
-  JobUsage,
   KeyValue,
   NextDelayed,
   OutputOptions,
@@ -20,6 +19,7 @@ import type {
   ResultOptions,
   ResultPage,
   Store,
+  TaskUsage,
   Write,
   WriteResult,
 } from "../../model/store.js";
@@ -31,16 +31,12 @@ import { ChangeFeed } from "./change-feed.js";
 import { CommitQueue } from "./commit-queue.js";
 import { type ConnectionOptions, Connections, type Session } from "./connections.js";
 import { ENTRIES, EntryCache } from "./entry-cache.js";
-import { expiredJobs } from "./expired-jobs.js";
-import { PostgresGroup } from "./group.js";
-import { conditionsOf } from "./job-filter.js";
-import { JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
-import { joinGroup } from "./join-group.js";
+import { joinGroup, PostgresGroup } from "./group.js";
+import { conditionsOf, expiredJobs, JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
 import { NEXT_DELAYED } from "./operations/promote.js";
+import { readSchedules } from "./operations/schedule.js";
 import { OUTPUT_ENDS, readOutput } from "./output-rows.js";
-import { ENDS, readEarlier, readResults, USAGE } from "./result-rows.js";
-import { readSchedules } from "./schedule-queries.js";
-import { BYTES } from "./store-size.js";
+import { ENDS, readEarlier, readResults, USAGE } from "./result-columns.js";
 import { PostgresSubmissions } from "./submissions.js";
 import { WriteBatch } from "./write-batch.js";
 
@@ -159,9 +155,8 @@ class PostgresStore implements Store {
     return this.#reader.send<EndCounts>(ENDS, [job, first, last, cellSize]);
   }
 
-  async usage(job: JobId): Promise<JobUsage> {
-    const [found] = await this.#reader.send<JobUsage>(USAGE, [job]);
-    return found ?? { tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0 };
+  usage(job: JobId, { first, last }: Range): Promise<readonly TaskUsage[]> {
+    return this.#reader.send<TaskUsage>(USAGE, [job, first, last]);
   }
 
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
@@ -241,3 +236,27 @@ function concernsOthers(result: WriteResult): boolean {
       return false;
   }
 }
+
+// About how many bytes the store uses: bytes of entries and output are counted as they are written, rows by the server's statistics.
+// Not the sizes of the files: these do not shrink when something is removed; the free space in them is used again.
+
+/** A row with its share of the indexes, in bytes. */
+const ROW_BYTES = {
+  job: 450,
+  job_state: 150,
+  job_counters: 150,
+  task_range: 300,
+  result: 150,
+  earlier_attempt: 150,
+  output: 120,
+  entry_chunk: 120,
+  key_value: 300,
+};
+
+export const BYTES = `
+SELECT (coalesce((SELECT sum(bytes) FROM laboro.job_counters), 0) + coalesce(sum(s.n_live_tup * w.width), 0))::bigint AS bytes
+FROM pg_stat_user_tables s
+JOIN (VALUES ${Object.entries(ROW_BYTES)
+  .map(([table, width]) => `('${table}', ${width})`)
+  .join(", ")}) AS w (name, width) ON w.name = s.relname
+WHERE s.schemaname = 'laboro'`;

@@ -1,13 +1,16 @@
 /** Rows of jobs, with their counters summed over the brokers that have worked on them. */
 import { unpack } from "msgpackr";
+import { badInput } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
-import type { Job, JobEnd, JobSpec } from "../../model/job.js";
-import { rangesFrom } from "./arrays.js";
-import type { Condition } from "./job-filter.js";
+import { currentSpec, type Job, type JobChanges, type JobEnd, type JobSpec } from "../../model/job.js";
+import type { JobFilter } from "../../model/store.js";
+import { numberArray, rangesFrom, validText } from "./arrays.js";
+import type { Session, Value } from "./connections.js";
 
 const FIELDS = `
 j.id, j.created, j.spec, j.has_entries AS "hasEntries", j.held, j.cursor, j.cancels::text, j.cancel_reason AS reason,
-t.succeeded, t.failed, t.cancelled, s.ended_at AS "endedAt", s.ended_state AS "endedState", s.not_before AS "notBefore"`;
+t.succeeded, t.failed, t.cancelled, s.ended_at AS "endedAt", s.ended_state AS "endedState", s.not_before AS "notBefore", j.count, j.open,
+j.changes::text`;
 const JOBS = "laboro.job j JOIN laboro.job_state s ON s.job = j.id";
 const SUMS = `
 LATERAL (SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed,
@@ -44,6 +47,9 @@ export interface JobRow {
   readonly endedAt: number | null;
   readonly endedState: number | null;
   readonly notBefore: number | null;
+  readonly count: number;
+  readonly open: boolean;
+  readonly changes: string | null;
 }
 
 const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
@@ -52,8 +58,9 @@ export function jobFrom(row: JobRow): Job {
   // From a Buffer the bytes in it would come as Buffers.
   const spec: JobSpec = unpack(new Uint8Array(row.spec));
   const state = row.endedState === null ? undefined : ENDS[row.endedState];
+  const changes: JobChanges | null = row.changes === null ? null : JSON.parse(row.changes);
   return {
-    ...spec,
+    ...currentSpec(spec, { ...row, changes }),
     id: row.id,
     created: row.created,
     held: row.held,
@@ -67,4 +74,93 @@ export function jobFrom(row: JobRow): Job {
   };
 }
 
-export const jobEndNumber = (end: JobEnd): number => ENDS.indexOf(end);
+const jobEndNumber = (end: JobEnd): number => ENDS.indexOf(end);
+
+/** The conditions that a filter on jobs stands for, with their values. */
+export interface Condition {
+  /** With a question mark for the value. */
+  readonly sql: string;
+  readonly value: Value;
+  /** On a column of table job_state. */
+  readonly ofState: boolean;
+}
+
+/** Each list is for a query of its own: together they find what the filter asks for, and nothing twice. */
+export function conditionsOf(filter: JobFilter): Condition[][] {
+  const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
+  const conditions: Condition[] = [];
+  const add = (sql: string, value: Value | undefined, ofState = false): void => {
+    if (value !== undefined) conditions.push({ sql, value, ofState });
+  };
+  if (states !== undefined && !isOnlyOpen(states)) conditions.push(stateCondition(states));
+  if (name?.includes("*")) add("name LIKE ?::text", pattern(name));
+  else if (name !== undefined) add("name = ?::text", validText(name));
+  add("pool = ?::text", pool === undefined ? undefined : validText(pool));
+  add("key = ?::text", key === undefined ? undefined : validText(key));
+  add("batch_key = ?::text", batchKey === undefined ? undefined : validText(batchKey));
+  add("idempotency_key = ?::text", idempotencyKey === undefined ? undefined : validText(idempotencyKey));
+  add("created >= ?::float8", createdFrom);
+  add("created < ?::float8", createdBefore);
+  add("ended_at < ?::float8", endedBefore, true);
+  if (states === undefined || !isOnlyOpen(states)) return [conditions];
+  return OPEN.map((sql) => [{ sql: `${sql} AND ?::boolean`, value: true, ofState: true }, ...conditions]);
+}
+
+type States = NonNullable<JobFilter["states"]>;
+
+/** They have indexes of their own, which serve only conditions in their very words. So have jobs that did not succeed. */
+const OPEN = ["ended_at IS NULL AND not_before IS NULL", "ended_at IS NULL AND not_before IS NOT NULL"];
+
+const isOnlyOpen = (states: States): boolean => states.length > 0 && states.every((state) => state === "open");
+
+function stateCondition(states: States): Condition {
+  const ends = states.filter((state) => state !== "open").map(jobEndNumber);
+  const ended = `${ends.includes(0) ? "" : "ended_state <> 0 AND "}ended_state = ANY(?::smallint[])`;
+  const sql = ends.length === states.length ? ended : "(ended_at IS NULL OR ended_state = ANY(?::smallint[]))";
+  return { sql, value: numberArray(ends), ofState: true };
+}
+
+const MAX_PATTERN_LENGTH = 10_000;
+
+/** In LIKE a percent sign stands for any text, an underscore for any character. */
+function pattern(name: string): string {
+  if (name.length > MAX_PATTERN_LENGTH) {
+    throw badInput(`a pattern for names of ${name.length} characters: at most ${MAX_PATTERN_LENGTH}`);
+  }
+  return validText(name)
+    .replace(/[\\%_]/g, "\\$&")
+    .replace(/\*+/g, "%");
+}
+
+/** Ended jobs that are kept no longer. */
+const KEEP = "CASE s.ended_state WHEN 0 THEN s.keep_ms ELSE s.keep_failed_ms END";
+/** LIMIT makes the planner look up each job. */
+const NO_KEY = `NOT EXISTS (
+  SELECT 1 FROM laboro.job j WHERE j.id = s.job AND j.has_key AND s.ended_at + coalesce(j.key_for_ms, 0) > $1::float8 LIMIT 1)`;
+
+/** $1 now, $2 at most so many. */
+export const OWN_KEEP_OVER = `
+SELECT s.job AS id FROM laboro.job_state s
+WHERE s.ended_at IS NOT NULL AND s.keep_failed_ms IS NOT NULL AND s.ended_at + ${KEEP} <= $1::float8 AND ${NO_KEY}
+ORDER BY s.ended_at + ${KEEP} LIMIT $2::int`;
+
+/** Of jobs without a time of their own. $1 now, $2 at most so many, $3 the state, $4 how long these are kept. */
+export const KEEP_OVER = `
+SELECT s.job AS id FROM laboro.job_state s
+WHERE s.ended_at IS NOT NULL AND s.ended_state = $3::smallint AND s.ended_at <= $1::float8 - $4::float8 AND ${KEEP} IS NULL AND ${NO_KEY}
+ORDER BY s.ended_at LIMIT $2::int`;
+
+export async function expiredJobs(
+  session: Session,
+  now: number,
+  { keepMs, keepFailedMs = keepMs }: { keepMs?: number; keepFailedMs?: number },
+  limit: number,
+): Promise<JobId[]> {
+  const rows = [...(await session.send<{ id: JobId }>(OWN_KEEP_OVER, [now, limit]))];
+  for (const state of ["succeeded", "failed", "cancelled"] as const) {
+    const keep = state === "succeeded" ? keepMs : keepFailedMs;
+    if (keep === undefined || rows.length >= limit) continue;
+    rows.push(...(await session.send<{ id: JobId }>(KEEP_OVER, [now, limit - rows.length, jobEndNumber(state), keep])));
+  }
+  return rows.map(({ id }) => id);
+}

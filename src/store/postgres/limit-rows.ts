@@ -33,7 +33,7 @@ FROM rules r LEFT JOIN uses u ON u.name = r.name, LATERAL (
   WHERE l.name = r.name AND l.at > (SELECT now FROM clock) - r.interval_ms AND l.at < (SELECT now FROM clock) + r.interval_ms) AS s`;
 
 /** $1 limits. Only brokers that have locked them delete. */
-export const FORGET_STARTS = `
+const FORGET_STARTS = `
 WITH rules AS MATERIALIZED (${RULES})
 DELETE FROM laboro.limit_start l USING rules r
 WHERE l.name = r.name AND l.at <= ${NOW} - coalesce(r.interval_ms, 0) AND ${OWN_EPOCH} > 0`;

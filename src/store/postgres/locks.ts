@@ -4,9 +4,9 @@
  * two batches that need the same rows wait for each other without a deadlock.
  *
  * The lock of a job's row keeps out exactly what must not happen meanwhile:
- *   results, tasks that return    KEY SHARE       cancels, reruns, removals; any number of brokers may hold it
+ *   results, tasks that return    KEY SHARE       cancels, edits, reruns, removals; any number of brokers may hold it
  *   leases, holds, releases       NO KEY UPDATE   also leases, holds and releases by other brokers
- *   cancels, reruns, removals     UPDATE          everything
+ *   cancels, edits, reruns, …     UPDATE          everything
  * A batch locks all of its jobs with the strongest of these that it needs.
  */
 import type { JobId, TaskRangeId } from "../../model/ids.js";
@@ -71,6 +71,7 @@ export async function lockRows(session: Session, writes: readonly Write[]): Prom
         strength = Math.max(strength, 1);
         break;
       case "cancel":
+      case "edit":
       case "rerun":
       case "remove":
         jobs.add(write.job);

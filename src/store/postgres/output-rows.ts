@@ -1,8 +1,7 @@
 /** Reading an attempt's output, a bounded page at a time: pieces in order of offset, neighbours of one stream joined. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { OutputOptions, OutputPage } from "../../model/store.js";
-import { OutputPageBuilder } from "../output-page.js";
-import { pageOfSmallOutput } from "../small-output.js";
+import { OutputPageBuilder, pageOfSmallOutput } from "../small-output.js";
 import type { Session } from "./connections.js";
 import { STREAMS } from "./operations/output.js";
 

@@ -1,8 +1,11 @@
 /** Results as columns of parameters, and as rows that come back. */
-import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
+import type { ResultOptions, ResultPage } from "../../model/store.js";
 import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
-import { booleanArray, ConcatenatedBytes, numberArray, textArray } from "./arrays.js";
-import type { Value } from "./connections.js";
+import { booleanArray, ConcatenatedBytes, numberArray, textArray, validText } from "./arrays.js";
+import type { Session, Value } from "./connections.js";
 
 /** How a task ended, by the number that the tables have for it. */
 export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
@@ -17,7 +20,7 @@ const RARE = "signal timed_out error cpu_ms peak_memory output_start output_leng
 const TYPES =
   "int int int smallint int float8 float8 bigint bigint text boolean text bigint bigint int int int int".split(" ");
 
-export interface ResultColumns {
+interface ResultColumns {
   readonly rare: boolean;
   readonly values: readonly Value[];
 }
@@ -115,4 +118,60 @@ export function resultFrom(found: ResultRow): TaskResult {
     ...(valueBytes === null ? {} : { valueBytes }),
     ...(value == null ? {} : { value: new Uint8Array(value) }),
   };
+}
+
+// Reading results, page by page.
+
+/** What is no success has an index of its own, which serves only a query that says so itself. */
+const conditionFor = (state: TaskEnd | undefined): string => {
+  if (state === undefined) return "";
+  const number = stateNumber(state);
+  return number === 0 ? "AND r.state = 0" : `AND r.state <> 0 AND r.state = ${number}`;
+};
+
+/** $1 job, $2 from, $3 limit, $4 the worker's name or null, $5 whether with small output, $6 with values up to this size. */
+export const pageOfResults = (state?: TaskEnd): string => `
+SELECT ${RESULT_FIELDS}, CASE WHEN $5::boolean THEN r.output END AS output,
+  CASE WHEN octet_length(r.value) <= $6::int THEN r.value END AS value FROM laboro.result r LEFT JOIN laboro.worker w ON w.id = r.worker
+WHERE r.job = $1::bigint AND r.idx >= $2::int ${conditionFor(state)}
+  AND ($4::text IS NULL OR r.worker = (SELECT id FROM laboro.worker WHERE name = $4::text))
+ORDER BY r.idx LIMIT $3::int`;
+
+/** $1 job, $2 task. */
+export const EARLIER = `
+SELECT ${RESULT_FIELDS}, CASE WHEN octet_length(r.value) <= ${LISTED_VALUE} THEN r.value END AS value
+FROM laboro.earlier_attempt r LEFT JOIN laboro.worker w ON w.id = r.worker
+WHERE r.job = $1::bigint AND r.idx = $2::int ORDER BY r.attempt`;
+
+/** $1 job, $2 first, $3 last, $4 tasks a cell. */
+export const ENDS = `
+SELECT (idx - $2::int) / $4::int AS cell, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
+  count(*) FILTER (WHERE state = 2) AS cancelled
+FROM laboro.result WHERE job = $1::bigint AND idx BETWEEN $2::int AND $3::int
+GROUP BY cell ORDER BY cell`;
+
+/** $1 job. */
+export const USAGE = `
+SELECT trunc(4 * ln(greatest(ended - started, 1)::float8) / ln(2::float8) + 1e-9)::int AS step, count(*) AS tasks,
+  sum(ended - started) AS "runMs", coalesce(sum(cpu_ms), 0)::float8 AS "cpuMs",
+  coalesce(max(peak_memory), 0) AS "peakMemory", min(started) AS "firstStart"
+FROM laboro.result WHERE job = $1::bigint AND idx BETWEEN $2::int AND $3::int GROUP BY step ORDER BY step`;
+
+export async function readResults(session: Session, job: JobId, options: ResultOptions): Promise<ResultPage> {
+  const { from, limit, filter = {}, withOutput = false, maxValue = -1 } = options;
+  const worker = filter.worker === undefined ? null : validText(filter.worker);
+  const read = (state?: TaskEnd) =>
+    session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker, withOutput, maxValue]);
+  const pages = await Promise.all(
+    // Each state by its own index, in order; as many of each as are wanted of all.
+    filter.states === undefined ? [read()] : STATES.filter((state) => filter.states?.includes(state)).map(read),
+  );
+  const rows = pages.length === 1 ? (pages[0] ?? []) : pages.flat().toSorted((a, b) => a.index - b.index);
+  const results = rows.slice(0, limit).map(resultFrom);
+  const beyond = rows[limit];
+  return beyond === undefined ? { results } : { results, next: beyond.index };
+}
+
+export async function readEarlier(session: Session, job: JobId, index: TaskIndex): Promise<TaskResult[]> {
+  return (await session.send<ResultRow>(EARLIER, [job, index])).map(resultFrom);
 }

@@ -5,7 +5,62 @@
  * Most batches of a busy broker are one stage: results of some claims, tasks that go back, new claims.
  */
 import type { JobId, TaskRangeId } from "../../model/ids.js";
-import type { Write } from "../../model/store.js";
+import { type Counters, finishedCount, jobEnd } from "../../model/job.js";
+import type { Progress, Write, WriteResult } from "../../model/store.js";
+import type { Session } from "./connections.js";
+import type { EntryCache } from "./entry-cache.js";
+
+/**
+ * The progress of a job after each write of a stage. The database gives a job's counters after the whole stage; what later writes of
+ * the stage added is subtracted for the earlier ones.
+ */
+export interface Totals extends Counters {
+  readonly job: JobId;
+  readonly count: number;
+  readonly ended: boolean;
+}
+
+interface WriteCounts {
+  readonly at: number;
+  readonly job: JobId;
+  readonly more: Counters;
+}
+
+export class StageProgress {
+  readonly #writes: WriteCounts[] = [];
+
+  /** The write at this place of the batch has added so much. */
+  add(at: number, job: JobId, more: Partial<Counters>): void {
+    this.#writes.push({ at, job, more: { succeeded: 0, failed: 0, cancelled: 0, ...more } });
+  }
+
+  /** Of which something was added. */
+  get jobs(): ReadonlySet<JobId> {
+    return new Set(this.#writes.map(({ job }) => job));
+  }
+
+  /** By the place of the write; none where its job is not there. */
+  progress(totals: readonly Totals[]): Map<number, Progress> {
+    const known = new Map(totals.map((one) => [one.job, one]));
+    const counters = new Map<JobId, Counters>(known);
+    const found = new Map<number, Progress>();
+    for (const { at, job, more } of this.#writes.toSorted((a, b) => b.at - a.at)) {
+      const total = known.get(job);
+      const now = counters.get(job);
+      if (total === undefined || now === undefined) continue;
+      const { succeeded, failed, cancelled } = now;
+      const there = { succeeded, failed, cancelled };
+      const over = total.ended && finishedCount(there) >= total.count;
+      found.set(at, over ? { counters: there, ended: jobEnd(there) } : { counters: there });
+      counters.set(job, {
+        succeeded: succeeded - more.succeeded,
+        failed: failed - more.failed,
+        cancelled: cancelled - more.cancelled,
+      });
+    }
+    return found;
+  }
+}
 
 export type WriteOf<Name extends Write["op"]> = Extract<Write, { op: Name }>;
 
@@ -91,7 +146,7 @@ class StageBuilder implements Stage {
       }
       case "claim": {
         const { from, rangeId, first } = write;
-        // A lease may be what makes `from` this broker's.
+        // An earlier lease of this stage may be what gives `from` to this broker.
         if (this.leases.length > 0 || this.#claimed.has(from) || this.#isNew(rangeId)) return false;
         // Only consecutive claims can be combined into one cut.
         return (this.#takenFrom.get(from) ?? first) === first;
@@ -142,3 +197,19 @@ class StageBuilder implements Stage {
     return this.#replacements.has(rangeId) || this.#claimed.has(rangeId);
   }
 }
+
+/** What the operations of one batch share. */
+export interface BatchContext {
+  readonly session: Session;
+  readonly now: number;
+  /** By the position of the write. */
+  readonly writeResults: (WriteResult | undefined)[];
+  /** The numbers of the workers that results name. */
+  readonly workerNumbers: ReadonlyMap<string, number>;
+  /** The job numbers given to submissions. */
+  readonly jobNumbers: ReadonlyMap<WriteOf<"submit">, JobId>;
+  readonly entries: EntryCache;
+}
+
+/** Writes combined into one statement gave another result than they would one by one: the batch is rolled back and done one by one. */
+export class MustRunSeparately extends Error {}

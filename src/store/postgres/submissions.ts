@@ -6,12 +6,11 @@ import { numberArray } from "./arrays.js";
 import { type Client, type Connections, send } from "./connections.js";
 
 /** $1 one of them, or null for any. */
-export const WAITING_SUBMISSION =
-  "SELECT id FROM laboro.submission WHERE $1::bigint IS NULL OR id = $1::bigint LIMIT 1";
+const WAITING_SUBMISSION = "SELECT id FROM laboro.submission WHERE $1::bigint IS NULL OR id = $1::bigint LIMIT 1";
 /** $1 at most so many, $2 without these. Those that another broker has in hand are skipped. */
-export const TAKE_SUBMISSIONS =
+const TAKE_SUBMISSIONS =
   "SELECT id, task, to_json(inputs) AS inputs, options FROM laboro.submission WHERE id <> ALL($2::bigint[]) ORDER BY id LIMIT $1::int FOR UPDATE SKIP LOCKED";
-export const DELETE_SUBMISSIONS = "DELETE FROM laboro.submission WHERE id = ANY($1::bigint[])";
+const DELETE_SUBMISSIONS = "DELETE FROM laboro.submission WHERE id = ANY($1::bigint[])";
 
 const AT_ONCE = 200;
 /** To try again does not help. */

@@ -5,30 +5,27 @@ import type { Write, WriteResult } from "../../model/store.js";
 import { withOwnBytes } from "../small-output.js";
 import { numberArray } from "./arrays.js";
 import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
-import type { BatchContext } from "./batch-context.js";
 import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
 import { isLimitedLease } from "./limit-rows.js";
 import { lockRows } from "./locks.js";
-import { adopt } from "./operations/adopt.js";
-import { cancel } from "./operations/cancel.js";
-import { claim } from "./operations/claim.js";
+import { cancel, hold, remove } from "./operations/cancel.js";
+import { adopt, claim } from "./operations/claim.js";
+import { edit } from "./operations/edit.js";
 import { totalsOf } from "./operations/end-jobs.js";
-import { hold } from "./operations/hold.js";
 import { lease } from "./operations/lease.js";
 import { APPEND, outputOf } from "./operations/output.js";
 import { promote } from "./operations/promote.js";
 import { put } from "./operations/put.js";
 import { release } from "./operations/release.js";
-import { remove } from "./operations/remove.js";
 import { replace } from "./operations/replace.js";
 import { rerun } from "./operations/rerun.js";
 import { schedule } from "./operations/schedule.js";
 import { settle } from "./operations/settle.js";
 import { submit } from "./operations/submit.js";
-import { StageProgress } from "./stage-progress.js";
-import { type IndexedWrite, type SingleOp, type Stage, stagesOf } from "./stages.js";
+import type { BatchContext } from "./stages.js";
+import { type IndexedWrite, type SingleOp, type Stage, StageProgress, stagesOf } from "./stages.js";
 
 export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
   readonly noTimeout: boolean;
@@ -94,7 +91,7 @@ function copied(write: Write): Write {
 }
 
 /** Their statements depend on what the one before found. */
-const AWAITED: ReadonlySet<Write["op"]> = new Set(["rerun", "release", "schedule", "promote"]);
+const AWAITED: ReadonlySet<Write["op"]> = new Set(["edit", "rerun", "release", "schedule", "promote"]);
 
 async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
   const { submits, settles, replaces, claims, leases, singles } = stage;
@@ -137,6 +134,8 @@ function runSingle(
       return hold(batch, { at, write });
     case "cancel":
       return cancel(batch, stageProgress, { at, write });
+    case "edit":
+      return edit(batch, { at, write });
     case "rerun":
       return rerun(batch, { at, write });
     case "remove":

@@ -2,16 +2,82 @@
  * Acknowledged commits that are missing because a file was damaged, mostly SQLite's log. SQLite goes on from the last commit that it can
  * read and reports nothing. laboro goes on from there too: the rest cannot be restored, and a broker that refuses to start helps nobody.
  * But it reports what is missing, and keeps the damaged log in `damaged/TIME/`. The report is part of `status` and `doctor` until that folder
- * is removed. Output of missing jobs is set aside as any that the store does not know (output-owner.ts).
+ * is removed. Output of missing jobs is set aside as any that the store does not know (`setAsideUnknownOutput`).
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { writeFileAtomically } from "../../base/files/durable.js";
+import { readFully, writeFileAtomically, writeFully } from "../../base/files/durable.js";
 import { openPrivateDirectory } from "../../base/files/private-directory.js";
+import { encodeRecords, scanRecords } from "../../base/files/records.js";
 import { pluralize } from "../../base/format.js";
 import type { StoredCounts } from "./inspect.js";
-import { type LastCommit, readLastCommit } from "./last-commit.js";
-import { scanWal, type WalScan } from "./wal-scan.js";
+
+/**
+ * A note of the last commit, in a file beside the database. SQLite cannot know that commits are missing from its log; the database counts
+ * its commits, and the note says how many there have to be. It is written after each commit and before that is acknowledged, without a
+ * sync. A kill of the process keeps it exact. After a power cut it may be older than the database, never newer: no false alarm.
+ */
+export interface LastCommit {
+  /** How many commits this store has had. */
+  readonly commits: number;
+  readonly epoch: number;
+  /** The highest number that was given to a job. */
+  readonly job: number;
+  /** When, by the broker's clock. */
+  readonly at: number;
+}
+
+const FILE = "last-commit";
+/** With the record's header less than a sector of a disk, which is written whole or not at all. */
+const LENGTH = 200;
+
+/** Undefined where there is no note. */
+export function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
+  const path = join(dir, FILE);
+  if (!fs.existsSync(path)) return undefined;
+  const fd = fs.openSync(path, "r");
+  try {
+    let found: LastCommit | "damaged" = "damaged";
+    const record = (_at: number, payload: Buffer): boolean => {
+      // The checksum is right, so this is what was written.
+      found = JSON.parse(payload.toString()) as LastCommit;
+      return false;
+    };
+    scanRecords(fd, { record }, { maxPayload: LENGTH });
+    return found;
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+export class LastCommitNote {
+  readonly #fd: number;
+
+  /** The first note waits for the disk. */
+  constructor(dir: string, first: LastCommit) {
+    const path = join(dir, FILE);
+    const isNew = !fs.existsSync(path);
+    if (isNew) writeFileAtomically(path, encode(first));
+    this.#fd = fs.openSync(path, "r+");
+    if (isNew) return;
+    this.write(first);
+    fs.fdatasyncSync(this.#fd);
+  }
+
+  write(last: LastCommit): void {
+    try {
+      writeFully(this.#fd, encode(last), 0);
+    } catch {
+      // The commit stands. The note is older than the database, as after a power cut.
+    }
+  }
+
+  close(): void {
+    fs.closeSync(this.#fd);
+  }
+}
+
+const encode = (last: LastCommit): Buffer => encodeRecords([Buffer.from(JSON.stringify(last).padEnd(LENGTH))]);
 
 export interface Damage {
   /** What happened and what is missing. */
@@ -69,3 +135,73 @@ export function damageReports(dir: string): string[] {
   const files = fs.readdirSync(folder).map((name) => join(folder, name, REPORT));
   return files.filter((file) => fs.existsSync(file)).map((file) => fs.readFileSync(file, "utf8").trim());
 }
+
+/**
+ * Reads SQLite's log as SQLite does when it recovers, without SQLite: https://sqlite.org/fileformat.html#the_write_ahead_log
+ *
+ * SQLite takes the frames up to the last commit before the first bad one, and ignores the rest without a word. The checksum of a frame
+ * continues that of the frame before it, as stored there. So frames behind a bad one can be checked too.
+ */
+const HEADER = 32;
+const FRAME_HEADER = 24;
+/** The last bit says whether words are summed as big-endian. */
+const MAGIC = 0x377f0682;
+
+interface WalScan {
+  /** Then SQLite ignores the whole log. A log of zeros is one that is not in use yet. */
+  readonly headerDamaged: boolean;
+  /** Frames up to the last commit that SQLite finds. */
+  readonly frames: number;
+  /** Commits of the same log behind the first bad frame. One is normal after a power cut: the last, which was not acknowledged. */
+  readonly commitsBehind: number;
+}
+
+/** Undefined where the file is missing or empty. */
+function scanWal(path: string): WalScan | undefined {
+  if (!fs.existsSync(path) || fs.statSync(path).size === 0) return undefined;
+  const fd = fs.openSync(path, "r");
+  try {
+    return scan(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+type Checksum = readonly [number, number];
+
+function scan(fd: number): WalScan {
+  const header = Buffer.alloc(HEADER);
+  const complete = readFully(fd, header, 0) === HEADER;
+  const littleEndian = header.readUInt32BE(0) === MAGIC;
+  let sum: Checksum = add([0, 0], header, 0, FRAME_HEADER, littleEndian);
+  if (!complete || header.readUInt32BE(0) >>> 1 !== MAGIC >>> 1 || !equals(sum, header, FRAME_HEADER)) {
+    return { headerDamaged: header.some((byte) => byte !== 0), frames: 0, commitsBehind: 0 };
+  }
+  const salts = header.subarray(16, 24);
+  const frame = Buffer.alloc(FRAME_HEADER + header.readUInt32BE(8));
+  const found = { headerDamaged: false, frames: 0, commitsBehind: 0 };
+  let bad = false;
+  for (let number = 1; readFully(fd, frame, HEADER + (number - 1) * frame.length) === frame.length; number++) {
+    const known = frame.readUInt32BE(0) !== 0 && frame.subarray(8, 16).equals(salts);
+    if (known) sum = add(add(sum, frame, 0, 8, littleEndian), frame, FRAME_HEADER, frame.length, littleEndian);
+    const good = known && equals(sum, frame, 16);
+    const isCommit = good && frame.readUInt32BE(4) !== 0;
+    bad ||= !good;
+    if (isCommit && bad) found.commitsBehind++;
+    else if (isCommit) found.frames = number;
+    sum = [frame.readUInt32BE(16), frame.readUInt32BE(20)];
+  }
+  return found;
+}
+
+function add([a, b]: Checksum, bytes: Buffer, from: number, to: number, littleEndian: boolean): Checksum {
+  const words = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = from; at < to; at += 8) {
+    a = (a + words.getUint32(at, littleEndian) + b) >>> 0;
+    b = (b + words.getUint32(at + 4, littleEndian) + a) >>> 0;
+  }
+  return [a, b];
+}
+
+const equals = ([a, b]: Checksum, bytes: Buffer, at: number): boolean =>
+  a === bytes.readUInt32BE(at) && b === bytes.readUInt32BE(at + 4);

@@ -11,7 +11,7 @@ export interface DataDirectory {
   release(): void;
 }
 
-export interface DataDirectoryOptions {
+interface DataDirectoryOptions {
   readonly dir: string;
   readonly allowNetworkFilesystem: boolean;
   /** Facts about the filesystem, for tests; read from the system if absent. */

@@ -22,10 +22,13 @@ PRAGMA temp_store = MEMORY;
 export function openDatabase(path: string): Database {
   let db: Database | undefined;
   try {
-    createPrivateFile(path);
+    const isNew = createPrivateFile(path);
     db = new DatabaseSync(path);
     db.exec(SETTINGS);
+    // The first commit syncs the log, with the tables that are made here.
+    if (isNew) db.exec("PRAGMA synchronous = OFF");
     migrate(db);
+    if (isNew) db.exec("PRAGMA synchronous = FULL");
     return db;
   } catch (cause) {
     db?.close();
@@ -33,9 +36,22 @@ export function openDatabase(path: string): Database {
   }
 }
 
-/** SQLite would create the database with the mode of the umask. Its log gets the mode of the database. */
-function createPrivateFile(path: string): void {
+/**
+ * SQLite would create the database with the mode of the umask. Its log gets the mode of the database. Returns whether it is new. A new
+ * one is synced once, before there is a log: SQLite would sync four times, for a journal of nothing. Closing the file later would drop
+ * SQLite's lock on it.
+ */
+function createPrivateFile(path: string): boolean {
   const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
-  fs.fchmodSync(fd, 0o600);
-  fs.closeSync(fd);
+  try {
+    fs.fchmodSync(fd, 0o600);
+    if (fs.fstatSync(fd).size > 0) return false;
+    const db = new DatabaseSync(path);
+    db.exec("PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL");
+    db.close();
+    fs.fsyncSync(fd);
+    return true;
+  } finally {
+    fs.closeSync(fd);
+  }
 }

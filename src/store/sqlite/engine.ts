@@ -6,22 +6,19 @@ import { dirname, join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
-import { setAsideUnknownOutput } from "../output/output-owner.js";
-import { OutputSegments } from "../output/output-segments.js";
+import { OutputSegments, setAsideUnknownOutput } from "../output/output-segments.js";
 import type { BatchContext } from "./batch-context.js";
-import { type Damage, keepDamaged } from "./damage.js";
+import { type Damage, keepDamaged, type LastCommit, LastCommitNote } from "./damage.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
-import { prepareExpiredJobs } from "./expired-jobs.js";
 import { storeFailure } from "./failures.js";
 import { inspectDatabase } from "./inspect.js";
 import { JobCounters } from "./job-counters.js";
-import { JobTable } from "./job-table.js";
-import { type LastCommit, LastCommitNote } from "./last-commit.js";
+import { JobTable, prepareExpiredJobs } from "./job-table.js";
 import { LimitStarts } from "./limit-starts.js";
 import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
-import { ResultTable } from "./result-table.js";
+import { ResultTable, WorkerNumbers } from "./result-table.js";
 import { ScheduleTable } from "./schedule-table.js";
 import {
   prepareClaimedRange,
@@ -29,7 +26,6 @@ import {
   TASK_RANGE_COLUMNS,
   type TaskRangeRow,
 } from "./task-range-table.js";
-import { WorkerNumbers } from "./worker-numbers.js";
 
 /** Above the epoch of commits that are missing: workers may still refer to it. */
 const NEXT_EPOCH = "UPDATE broker SET epoch = max(epoch, ?) + 1 RETURNING epoch, commits";

@@ -9,7 +9,6 @@ import type {
   EndCounts,
   JobFilter,
   JobPage,
-  JobUsage,
   KeyValue,
   NextDelayed,
   OutputOptions,
@@ -18,19 +17,28 @@ import type {
   ResultOptions,
   ResultPage,
   Store,
+  TaskUsage,
   Write,
   WriteResult,
 } from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { scheduleFrom } from "../schedule-rows.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { jobFrom, scheduleRow, submitRow, submittedJob } from "./job-spec.js";
-import type { RerunRow, ScheduleResultRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
+import { editRow, jobFrom, scheduleRow, submitRow, submittedJob } from "./job-spec.js";
+import type {
+  EditedRow,
+  RerunRow,
+  ScheduleResultRow,
+  StoreLog,
+  SubmittedRow,
+  TaskAttempt,
+  WriteResultRow,
+} from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
 import { ThreadCalls } from "./thread-calls.js";
 
-export interface SqliteOptions {
+interface SqliteOptions {
   readonly dir: string;
   /** SQLite's locks and syncs are not reliable there; for network filesystems that are known to be. */
   readonly allowNetworkFilesystem?: boolean;
@@ -70,7 +78,7 @@ class SqliteStore implements Store {
   }
 
   async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
-    const packed = packWrites(writes, { submitRow, scheduleRow });
+    const packed = packWrites(writes, { submitRow, scheduleRow, editRow });
     const rows = unpackWriteResults(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
     return rows.map((row, at) => writeResultFrom(row, writes[at], now));
   }
@@ -91,8 +99,8 @@ class SqliteStore implements Store {
     return rows.length > options.limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async expiredJobs(...[now, keep, limit]: Parameters<Store["expiredJobs"]>): Promise<readonly JobId[]> {
-    return this.#thread.call("expiredJobs", { now, keep, limit });
+  async expiredJobs(...args: Parameters<Store["expiredJobs"]>): Promise<readonly JobId[]> {
+    return this.#thread.call("expiredJobs", args);
   }
 
   async nextDelayed(): Promise<NextDelayed> {
@@ -106,8 +114,8 @@ class SqliteStore implements Store {
     return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
   }
 
-  async usage(job: JobId): Promise<JobUsage> {
-    return this.#thread.call("usage", { job });
+  async usage(job: JobId, range: Range): Promise<readonly TaskUsage[]> {
+    return this.#thread.call("usage", { job, range });
   }
 
   async endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]> {
@@ -170,7 +178,7 @@ function writeResultFrom(row: WriteResultRow, write: Write | undefined, now: num
   if (row.op === "submit") return submitted(write, row, now);
   if (row.op === "schedule") return scheduled(write, row, now);
   if (row.op === "promote") return { ...row, jobs: row.jobs.map(jobFrom) };
-  return row.op === "rerun" ? rerun(row) : row;
+  return row.op === "rerun" || row.op === "edit" ? withJob(row) : row;
 }
 
 function scheduled(write: Write | undefined, { op, changes }: ScheduleResultRow, now: number): WriteResult {
@@ -184,7 +192,7 @@ function scheduled(write: Write | undefined, { op, changes }: ScheduleResultRow,
   };
 }
 
-function rerun({ job, ...row }: RerunRow): WriteResult {
+function withJob({ job, ...row }: RerunRow | EditedRow): WriteResult {
   return job === undefined ? row : { ...row, job: jobFrom(job) };
 }
 

@@ -8,7 +8,7 @@ import { NO_RANGES, type Ranges } from "../../model/ranges.js";
 import type { Progress } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
 
-const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended, cancels FROM job WHERE id = ?";
+const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended, cancels, open FROM job WHERE id = ?";
 const WRITE = `
 UPDATE job
 SET succeeded = ?, failed = ?, cancelled = ?, ended_state = ?, ended_at = coalesce(ended_at, ?)
@@ -18,12 +18,14 @@ WHERE id = ?`;
 const NONE = "[]";
 
 interface CounterRow {
-  readonly count: number;
+  count: number;
   succeeded: number;
   failed: number;
   cancelled: number;
   ended: JobEnd | null;
   cancels: string;
+  /** 1 while it takes more tasks: then it does not end. */
+  open: number;
 }
 
 export class JobCounters {
@@ -44,7 +46,7 @@ export class JobCounters {
     row.succeeded += more.succeeded;
     row.failed += more.failed;
     row.cancelled += more.cancelled;
-    if (row.ended === null && finishedCount(row) >= row.count) {
+    if (row.ended === null && row.open === 0 && finishedCount(row) >= row.count) {
       row.ended = jobEnd(row);
       this.#endedInBatch.push(job);
     }
@@ -62,6 +64,18 @@ export class JobCounters {
   setCancels(job: JobId, cancels: string): void {
     const row = this.#row(job);
     if (row !== undefined) row.cancels = cancels;
+  }
+
+  size(job: JobId): { readonly count: number; readonly open: boolean; readonly ended: boolean } | undefined {
+    const row = this.#row(job);
+    return row && { count: row.count, open: row.open === 1, ended: row.ended !== null };
+  }
+
+  resize(job: JobId, count: number, open: boolean): void {
+    const row = this.#row(job);
+    if (row === undefined) return;
+    row.count = count;
+    row.open = open ? 1 : 0;
   }
 
   /** Takes finished tasks back. Says whether the job had ended, and is open now, within this batch. */

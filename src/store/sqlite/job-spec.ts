@@ -1,10 +1,10 @@
 /** A job's spec as stored: one MessagePack value, which may hold bytes where JSON could not. */
 import { pack, unpack } from "msgpackr";
-import { isParked, type Job, type JobSpec, newJob } from "../../model/job.js";
+import { currentSpec, isParked, type Job, type JobSpec, newJob } from "../../model/job.js";
 import type { Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
 import { encodeSchedule } from "../schedule-rows.js";
-import type { JobRow, SubmitRow, SubmittedRow, WriteRow } from "./messages.js";
+import type { EditRow, JobRow, SubmitRow, SubmittedRow, WriteRow } from "./messages.js";
 
 function encodeSpec(spec: JobSpec): Uint8Array {
   // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
@@ -19,11 +19,17 @@ export function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   const { key = null, keyForMs = null, ifExists = "return", keepMs = null, keepFailedMs = keepMs } = job;
   const row = {
     ...{ op, ...numbered, spec: encodeSpec(job), name, pool, batchKey, idempotencyKey, count, held, lease, rangeId },
-    ...{ key, keyForMs, ifExists, keepMs, keepFailedMs },
+    ...{ key, keyForMs, ifExists, keepMs, keepFailedMs, open: job.open === true },
     notBefore: isParked(job) ? (job.notBefore ?? null) : null,
     relative: job.delayMs !== undefined,
   };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
+}
+
+export function editRow({ append, ...write }: Extract<Write, { op: "edit" }>): EditRow {
+  if (append === undefined) return write;
+  const { entries, ...places } = append;
+  return { ...write, append: { ...places, ...(entries === undefined ? {} : { chunks: chunkEntries(entries) }) } };
 }
 
 export function scheduleRow({
@@ -52,8 +58,9 @@ export function scheduleRow({
 
 export function jobFrom(row: JobRow): Job {
   const spec: JobSpec = unpack(row.spec);
+  const { count, open, changes } = row;
   return {
-    ...spec,
+    ...currentSpec(spec, { count, open: open === 1, changes: changes === null ? null : JSON.parse(changes) }),
     id: row.id,
     created: row.created,
     held: row.held === 1,

@@ -1,13 +1,13 @@
+import { badInput } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
 import type { EntryChunk, JobFilter, NextDelayed } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
-import { conditionsOf } from "./job-filter.js";
 import type { JobRow } from "./messages.js";
 
 const COLUMNS = `
 id, created, spec, has_entries AS hasEntries, held, cursor, cancels, cancel_reason AS reason, succeeded, failed, cancelled,
-ended_at AS endedAt, ended_state AS endedState, not_before AS notBefore`;
+ended_at AS endedAt, ended_state AS endedState, not_before AS notBefore, count, open, changes`;
 const ONE = `SELECT ${COLUMNS} FROM job WHERE id = ?`;
 export const pageOfJobs = (conditions: readonly string[]): string =>
   `SELECT ${COLUMNS} FROM job WHERE ${["id < ?", ...conditions].join(" AND ")} ORDER BY id DESC LIMIT ?`;
@@ -105,3 +105,85 @@ export class JobTable {
     return page;
   }
 }
+
+/** The conditions that a filter on jobs stands for, with their values. */
+export interface Condition {
+  readonly sql: string;
+  readonly value?: string | number;
+}
+
+/** Each list is for a query of its own: together they find what the filter asks for, and nothing twice. */
+export function conditionsOf(filter: JobFilter): Condition[][] {
+  const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
+  const conditions: Condition[] = [];
+  const add = (sql: string, value: string | number | undefined): void => {
+    if (value !== undefined) conditions.push({ sql, value });
+  };
+  if (states !== undefined && !isOnlyOpen(states)) conditions.push(stateCondition(states));
+  if (name !== undefined) add(name.includes("*") ? "name GLOB ?" : "name = ?", name.includes("*") ? glob(name) : name);
+  add("pool = ?", pool);
+  add("key = ?", key);
+  add("batch_key = ?", batchKey);
+  add("idempotency_key = ?", idempotencyKey);
+  add("created >= ?", createdFrom);
+  add("created < ?", createdBefore);
+  add("ended_at < ?", endedBefore);
+  if (states !== undefined && isOnlyOpen(states)) return OPEN_CONDITIONS.map((sql) => [{ sql }, ...conditions]);
+  return [conditions];
+}
+
+type States = NonNullable<JobFilter["states"]>;
+
+/** They have indexes of their own, which serve only conditions in their very words. */
+const OPEN_CONDITIONS = ["ended_at IS NULL AND not_before IS NULL", "ended_at IS NULL AND not_before IS NOT NULL"];
+
+const isOnlyOpen = (states: States): boolean => states.length > 0 && states.every((state) => state === "open");
+
+function stateCondition(states: States): Condition {
+  return {
+    sql: "coalesce(ended_state, 'open') IN (SELECT value FROM json_each(?))",
+    value: JSON.stringify(states),
+  };
+}
+
+/** SQLite refuses patterns of more than 50,000 bytes. */
+const MAX_PATTERN_LENGTH = 10_000;
+
+/** In GLOB a question mark and a bracket mean something too; in brackets they stand for themselves. */
+function glob(pattern: string): string {
+  if (pattern.length > MAX_PATTERN_LENGTH) {
+    throw badInput(`a pattern for names of ${pattern.length} characters: at most ${MAX_PATTERN_LENGTH}`);
+  }
+  return pattern.replace(/[?[]/g, "[$&]");
+}
+
+/** Ended jobs that are kept no longer. */
+const KEEP = "CASE ended_state WHEN 'succeeded' THEN keep_ms ELSE keep_failed_ms END";
+const NO_KEY = "(has_key = 0 OR ended_at + coalesce(key_for_ms, 0) <= ?1)";
+export const OWN_KEEP_OVER = `
+SELECT id FROM job
+WHERE ended_at IS NOT NULL AND keep_failed_ms IS NOT NULL AND ended_at + ${KEEP} <= ?1 AND ${NO_KEY}
+ORDER BY ended_at + ${KEEP} LIMIT ?2`;
+/** Of one state, of jobs without a time of their own. */
+export const KEEP_OVER = `
+SELECT id FROM job
+WHERE ended_at IS NOT NULL AND ended_state = ?3 AND ended_at <= ?1 - ?4 AND ${KEEP} IS NULL AND ${NO_KEY}
+ORDER BY ended_at LIMIT ?2`;
+
+type ExpiredJobs = (now: number, keep: { keepMs?: number; keepFailedMs?: number }, limit: number) => JobId[];
+
+export function prepareExpiredJobs(db: Database): ExpiredJobs {
+  const ownKeepOver = db.prepare(OWN_KEEP_OVER);
+  const keepOver = db.prepare(KEEP_OVER);
+  return (now, { keepMs, keepFailedMs = keepMs }, limit) => {
+    const rows: { id: JobId }[] = ownKeepOver.all(now, limit);
+    for (const [state, keep] of [
+      ["succeeded", keepMs] as const,
+      ...UNSUCCESSFUL.map((end) => [end, keepFailedMs] as const),
+    ])
+      if (keep !== undefined && rows.length < limit) rows.push(...keepOver.all(now, limit - rows.length, state, keep));
+    return rows.map(({ id }) => id);
+  };
+}
+
+const UNSUCCESSFUL = ["failed", "cancelled"] as const;

@@ -1,4 +1,4 @@
-/** The starts within the intervals of limits: a broker that is started again does not exceed a rate. */
+/** The recent starts of each limit with a rate. They are stored so that a restart of the broker does not exceed the rate. */
 import { LIMIT_BUCKET, type LimitStart, type Rate, ruleFrom, startTime } from "../../model/limit.js";
 import type { Database, Statement } from "./database.js";
 

@@ -6,29 +6,8 @@ import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, TaskIndex, TaskRangeId } from "../../model/ids.js";
 import type { IfExists, JobEnd } from "../../model/job.js";
 import type { LimitStart } from "../../model/limit.js";
-import type { TaskResult } from "../../model/outcome.js";
-import type { Range } from "../../model/ranges.js";
-import type { ScheduleQuery } from "../../model/schedule.js";
-import type {
-  ClaimedRange,
-  EndCounts,
-  EntryChunk,
-  Epoch,
-  JobFilter,
-  JobUsage,
-  KeyValue,
-  NextDelayed,
-  OutputOptions,
-  OutputPage,
-  Progress,
-  ResultOptions,
-  TaskRange,
-  Write,
-  WriteResult,
-} from "../../model/store.js";
+import type { ClaimedRange, EntryChunk, Epoch, Progress, TaskRange, Write, WriteResult } from "../../model/store.js";
 import type { ScheduleRow } from "../schedule-rows.js";
-import type { PackedWriteResults } from "./pack-write-results.js";
-import type { PackedWrites } from "./pack-writes.js";
 
 /** A submission; what the thread need not read is encoded already. */
 export interface SubmitRow {
@@ -47,6 +26,7 @@ export interface SubmitRow {
   readonly keepMs: number | null;
   readonly keepFailedMs: number | null;
   readonly count: number;
+  readonly open: boolean;
   readonly held: boolean;
   readonly chunks?: readonly EntryChunk[];
   readonly lease: number;
@@ -65,6 +45,10 @@ export interface PromotedRow {
   readonly jobs: readonly JobRow[];
 }
 
+type Edit = Extract<Write, { op: "edit" }>;
+type Append = Omit<NonNullable<Edit["append"]>, "entries"> & { readonly chunks?: readonly EntryChunk[] };
+export type EditRow = Omit<Edit, "append"> & { readonly append?: Append };
+export type EditedRow = Omit<Extract<WriteResult, { op: "edit" }>, "job"> & { readonly job?: JobRow };
 export type RerunRow = Omit<Extract<WriteResult, { op: "rerun" }>, "job"> & { readonly job?: JobRow };
 
 /** A change of a schedule; without `spec` that stays. */
@@ -86,13 +70,15 @@ export interface ScheduleRows {
 }
 
 export type WriteRow =
-  | Exclude<Write, { op: "submit" | "schedule" }>
+  | Exclude<Write, { op: "submit" | "schedule" | "edit" }>
   | SubmitRow
+  | EditRow
   | { readonly op: "schedule"; readonly changes: readonly ScheduleChangeRow[] };
 export type WriteResultRow =
-  | Exclude<WriteResult, { op: "submit" | "rerun" | "schedule" | "promote" }>
+  | Exclude<WriteResult, { op: "submit" | "rerun" | "edit" | "schedule" | "promote" }>
   | SubmittedRow
   | RerunRow
+  | EditedRow
   | ScheduleResultRow
   | PromotedRow;
 
@@ -112,6 +98,9 @@ export interface JobRow {
   readonly endedAt: number | null;
   readonly endedState: JobEnd | null;
   readonly notBefore: number | null;
+  readonly count: number;
+  readonly open: number;
+  readonly changes: string | null;
 }
 
 export interface RecoveredRows {
@@ -131,37 +120,6 @@ export interface TaskAttempt {
   readonly index: TaskIndex;
   readonly attempt: Attempt;
 }
-
-/** Every call of the thread, with its arguments and its result. */
-export interface Calls {
-  open: { args: { dir: string; now: number }; result: RecoveredRows };
-  commit: { args: { writes: PackedWrites; now: number }; result: PackedWriteResults };
-  job: { args: { id: JobId }; result: JobRow | undefined };
-  jobs: { args: { before?: JobId; limit: number; filter?: JobFilter }; result: JobRow[] };
-  expiredJobs: {
-    args: { now: number; keep: { keepMs?: number; keepFailedMs?: number }; limit: number };
-    result: JobId[];
-  };
-  nextDelayed: { args: Record<never, never>; result: NextDelayed };
-  results: { args: { job: JobId } & ResultOptions; result: TaskResult[] };
-  usage: { args: { job: JobId }; result: JobUsage };
-  endCounts: { args: { job: JobId; range: Range; cellSize: number }; result: EndCounts[] };
-  earlierAttempts: { args: { job: JobId; index: TaskIndex }; result: TaskResult[] };
-  entries: { args: { job: JobId; range: Range }; result: EntryChunk[] };
-  output: {
-    args: { job: JobId; index: TaskIndex; options: OutputOptions };
-    result: OutputPage;
-  };
-  storedOutputBytes: { args: { tasks: readonly TaskAttempt[] }; result: number[] };
-  keyValues: { args: { bucket: string }; result: KeyValue[] };
-  schedules: { args: { query: ScheduleQuery; now: number }; result: ScheduleRows };
-  bytesUsed: { args: Record<never, never>; result: number };
-  close: { args: Record<never, never>; result: undefined };
-}
-
-export type CallName = keyof Calls;
-
-export type ThreadRequest = { [Name in CallName]: { id: number; call: Name; args: Calls[Name]["args"] } }[CallName];
 
 export type ThreadReply =
   | { readonly id: number; readonly result: unknown }

@@ -5,6 +5,7 @@
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { OutputOptions, OutputPage } from "../../model/store.js";
+import { isFileIndex } from "../../model/task-files.js";
 import type { OutputSegments } from "../output/output-segments.js";
 import { pageOfSmallOutput } from "../small-output.js";
 import type { Database, Statement } from "./database.js";
@@ -92,12 +93,13 @@ export class OutputTable {
 
   /**
    * After `recover`: attempts that the task ranges know nothing of come from a store that was newer than this one, which was restored
-   * from a copy. Their numbers will be given again, so their output must not count.
+   * from a copy. Their numbers will be given again, so their output must not count. Files are known by their digests.
    */
   voidUnknown(job: JobId, cursor: number, taskRanges: readonly TaskRangeRow[]): void {
     const ranges = taskRanges.toSorted((a, b) => a.first - b.first);
     let at = 0;
     for (const { index, attempt } of this.#segments.unreleased(job).sort((a, b) => a.index - b.index)) {
+      if (isFileIndex(index)) return;
       while ((ranges[at]?.last ?? index) < index) at++;
       const range = ranges[at];
       const known = range !== undefined && range.first <= index ? attempt <= range.attempt : index < cursor;

@@ -10,7 +10,7 @@ import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { OutputStream, TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
 import { withOwnBytes } from "../small-output.js";
-import type { SubmitRow, WriteRow } from "./messages.js";
+import type { EditRow, SubmitRow, WriteRow } from "./messages.js";
 
 type Output = Extract<Write, { op: "output" }>;
 /** A claim with limits is rare enough to be cloned. */
@@ -40,12 +40,13 @@ type Submit = Extract<Write, { op: "submit" }>;
 type Schedules = Extract<Write, { op: "schedule" }>;
 
 /** What packs a job. An argument, so that the thread, which only unpacks, does not load it. */
-export interface RowPackers {
+interface RowPackers {
   readonly submitRow: (write: Submit) => SubmitRow;
+  readonly editRow: (write: Extract<Write, { op: "edit" }>) => EditRow;
   readonly scheduleRow: (write: Schedules) => Extract<WriteRow, { op: "schedule" }>;
 }
 
-export function packWrites(writes: readonly Write[], { submitRow, scheduleRow }: RowPackers): PackedWrites {
+export function packWrites(writes: readonly Write[], { submitRow, scheduleRow, editRow }: RowPackers): PackedWrites {
   const numbers = new Float64Array(numbersNeeded(writes));
   const texts = new Texts();
   const plain: Plain[] = [];
@@ -71,6 +72,7 @@ export function packWrites(writes: readonly Write[], { submitRow, scheduleRow }:
       numbers[at++] = PLAIN;
       if (write.op === "submit") plain.push(submitRow(write));
       else if (write.op === "schedule") plain.push(scheduleRow(write));
+      else if (write.op === "edit") plain.push(editRow(write));
       else if (write.op === "replace") plain.push({ ...write, earlierAttempts: withOwnBytes(write.earlierAttempts) });
       else plain.push(write);
     }
@@ -254,7 +256,7 @@ function unpackResult(numbers: Float64Array, at: number, texts: readonly string[
   return result;
 }
 
-/** Texts by position; the same one twice in a row, as a worker's name is, costs no look-up. */
+/** A list of distinct texts. A text that is added twice in a row, such as a worker's name, costs no look-up. */
 class Texts {
   readonly list: string[] = [];
   readonly #positions = new Map<string, number>();

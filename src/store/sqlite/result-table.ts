@@ -3,11 +3,31 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { EndCounts, JobUsage, ResultOptions } from "../../model/store.js";
+import type { EndCounts, ResultOptions, TaskUsage } from "../../model/store.js";
 import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
 import type { Database, Statement } from "./database.js";
-import { ANY_STATE, STATES, type StateQuery, stateNumber, stateQuery } from "./task-states.js";
-import type { WorkerNumbers } from "./worker-numbers.js";
+
+/** How a task ended, by the number that the tables have for it. */
+export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
+
+export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
+
+/** The table, with an index hint, and the condition for results of one state. */
+export interface StateQuery {
+  readonly table: string;
+  readonly condition: string;
+}
+
+export const ANY_STATE: StateQuery = { table: "result", condition: "true" };
+
+/**
+ * Results that are no success have a partial index, which serves only a query with the condition of the index. It is named, because
+ * without statistics SQLite would use the primary key.
+ */
+export const stateQuery = (state: TaskEnd): StateQuery =>
+  state === "succeeded"
+    ? { table: "result", condition: "state = 0" }
+    : { table: "result INDEXED BY result_unsuccessful", condition: `state <> 0 AND state = ${stateNumber(state)}` };
 
 export const RESULT_COLUMNS =
   "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output, value, cpu_ms, peak_memory";
@@ -33,9 +53,9 @@ const ENDS = `
 SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, sum(state = 1) AS failed, sum(state = 2) AS cancelled
 FROM result WHERE job = ?1 AND idx BETWEEN ?2 AND ?3 GROUP BY cell ORDER BY cell`;
 const USAGE = `
-SELECT count(*) AS tasks, coalesce(sum(ended - started), 0) AS runMs, coalesce(sum(cpu_ms), 0) AS cpuMs,
-       coalesce(max(peak_memory), 0) AS peakMemory
-FROM result WHERE job = ?`;
+SELECT CAST(4 * log2(max(ended - started, 1)) + 1e-9 AS INTEGER) AS step, count(*) AS tasks, sum(ended - started) AS runMs,
+       coalesce(sum(cpu_ms), 0) AS cpuMs, coalesce(max(peak_memory), 0) AS peakMemory, min(started) AS firstStart
+FROM result WHERE job = ? AND idx BETWEEN ? AND ? GROUP BY step ORDER BY step`;
 const EARLIER = `${selectFrom("earlier_attempt", "earlier_attempt", `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`)} WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 interface ResultRow {
@@ -119,9 +139,8 @@ export class ResultTable {
     return this.#ends.all(job, first, last, cellSize);
   }
 
-  usage(job: JobId): JobUsage {
-    const found: JobUsage | undefined = this.#usage.get(job);
-    return found ?? { tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0 };
+  usage(job: JobId, { first, last }: Range): TaskUsage[] {
+    return this.#usage.all(job, first, last);
   }
 
   earlierAttempts(job: JobId, index: TaskIndex): TaskResult[] {
@@ -189,4 +208,29 @@ function resultFrom(row: ResultRow): TaskResult {
     ...(cpuMs === null ? {} : { cpuMs }),
     ...(peakMemory === null ? {} : { peakMemory }),
   };
+}
+
+/** Results name their worker by number; the names are kept once. */
+const INSERT = "INSERT INTO worker (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING id";
+
+export class WorkerNumbers {
+  readonly #insert: Statement;
+  readonly #numbers = new Map<string, number>();
+
+  constructor(db: Database) {
+    this.#insert = db.prepare(INSERT);
+  }
+
+  numberOf(name: string): number {
+    const known = this.#numbers.get(name);
+    if (known !== undefined) return known;
+    const row: { id: number } = this.#insert.get(name);
+    this.#numbers.set(name, row.id);
+    return row.id;
+  }
+
+  /** After a rollback: numbers given in the lost transaction were never stored. */
+  clear(): void {
+    this.#numbers.clear();
+  }
 }

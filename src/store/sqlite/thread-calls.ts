@@ -5,7 +5,8 @@
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { threadFile } from "../../base/package.js";
-import type { CallName, Calls, StoreLog, ThreadReply } from "./messages.js";
+import type { StoreLog, ThreadReply } from "./messages.js";
+import type { Calls } from "./thread.js";
 
 interface PendingCall {
   readonly resolve: (result: unknown) => void;
@@ -48,7 +49,7 @@ export class ThreadCalls {
     return calls;
   }
 
-  call<Name extends CallName>(
+  call<Name extends keyof Calls>(
     call: Name,
     args: Calls[Name]["args"],
     transfer: readonly ArrayBuffer[] = [],

@@ -1,11 +1,15 @@
 /** The database's thread: answers calls one after the other, in the order in which they came. */
 import { parentPort } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { Range } from "../../model/ranges.js";
+import type { ScheduleQuery } from "../../model/schedule.js";
+import type { JobFilter, OutputOptions, ResultOptions } from "../../model/store.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
-import type { Calls, StoreLog, ThreadReply, ThreadRequest } from "./messages.js";
+import type { RecoveredRows, StoreLog, TaskAttempt, ThreadReply } from "./messages.js";
 import { packWriteResults } from "./pack-write-results.js";
-import { unpackWrites } from "./pack-writes.js";
+import { type PackedWrites, unpackWrites } from "./pack-writes.js";
 import { extendWal } from "./wal-file.js";
 
 const port = parentPort;
@@ -13,6 +17,46 @@ if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the st
 const log: StoreLog = (line, code) =>
   port.postMessage({ log: line, ...(code === undefined ? {} : { code }) } satisfies ThreadReply);
 let engine: Engine | undefined;
+
+/** What the thread answers while the store is open. `Calls` has its types from here. */
+const ANSWERS = {
+  commit: (store: Engine, { writes, now }: { writes: PackedWrites; now: number }) =>
+    packWriteResults(store.commit(unpackWrites(writes), now)),
+  job: ({ jobs }: Engine, { id }: { id: JobId }) => jobs.find(id),
+  jobs: ({ jobs }: Engine, { before, limit, filter }: { before?: JobId; limit: number; filter?: JobFilter }) =>
+    jobs.page(before, limit, filter),
+  expiredJobs: ({ expiredJobs }: Engine, args: Parameters<Engine["expiredJobs"]>) => expiredJobs(...args),
+  nextDelayed: ({ jobs }: Engine, _: object) => jobs.nextDelayed(),
+  results: ({ results }: Engine, args: { job: JobId } & ResultOptions) => results.page(args.job, args),
+  endCounts: ({ results }: Engine, { job, range, cellSize }: { job: JobId; range: Range; cellSize: number }) =>
+    results.endCounts(job, range, cellSize),
+  usage: ({ results }: Engine, { job, range }: { job: JobId; range: Range }) => results.usage(job, range),
+  earlierAttempts: ({ results }: Engine, { job, index }: { job: JobId; index: TaskIndex }) =>
+    results.earlierAttempts(job, index),
+  entries: ({ jobs }: Engine, { job, range }: { job: JobId; range: Range }) => jobs.entries(job, range),
+  output: ({ output }: Engine, { job, index, options }: { job: JobId; index: TaskIndex; options: OutputOptions }) =>
+    output.read(job, index, options),
+  storedOutputBytes: ({ output }: Engine, { tasks }: { tasks: readonly TaskAttempt[] }) =>
+    tasks.map((task) => output.storedEnd(task)),
+  keyValues: (store: Engine, { bucket }: { bucket: string }) => store.keyValues(bucket),
+  schedules: ({ schedules }: Engine, { query, now }: { query: ScheduleQuery; now: number }) =>
+    schedules.read(query, now),
+  bytesUsed: (store: Engine, _: object) => store.bytesUsed(),
+};
+
+type Answers = typeof ANSWERS;
+
+/** What the thread can be asked. */
+export type Calls = {
+  [Name in keyof Answers]: { args: Parameters<Answers[Name]>[1]; result: ReturnType<Answers[Name]> };
+} & {
+  open: { args: { dir: string; now: number }; result: RecoveredRows };
+  close: { args: object; result: undefined };
+};
+
+export type ThreadRequest = {
+  [Name in keyof Calls]: { id: number; call: Name; args: Calls[Name]["args"] };
+}[keyof Calls];
 
 /** After this long without a call the thread extends the WAL file. */
 const IDLE_MS = 300;
@@ -44,48 +88,15 @@ port.on("message", (request: ThreadRequest) => {
   if (engine !== undefined && !walExtended) idleTimer = setTimeout(extendWalWhenIdle, IDLE_MS).unref();
 });
 
-function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] {
-  if (request.call === "open") {
-    engine = new Engine(request.args.dir);
-    return engine.begin(request.args.now, log);
+/** A call has the arguments of its answer: see Calls. */
+function answer({ call, args }: ThreadRequest): unknown {
+  if (call === "open") {
+    engine = new Engine(args.dir);
+    return engine.begin(args.now, log);
   }
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");
-  switch (request.call) {
-    case "commit":
-      return packWriteResults(engine.commit(unpackWrites(request.args.writes), request.args.now));
-    case "job":
-      return engine.jobs.find(request.args.id);
-    case "jobs":
-      return engine.jobs.page(request.args.before, request.args.limit, request.args.filter);
-    case "expiredJobs":
-      return engine.expiredJobs(request.args.now, request.args.keep, request.args.limit);
-    case "nextDelayed":
-      return engine.jobs.nextDelayed();
-    case "results":
-      return engine.results.page(request.args.job, request.args);
-    case "endCounts":
-      return engine.results.endCounts(request.args.job, request.args.range, request.args.cellSize);
-    case "usage":
-      return engine.results.usage(request.args.job);
-    case "earlierAttempts":
-      return engine.results.earlierAttempts(request.args.job, request.args.index);
-    case "entries":
-      return engine.jobs.entries(request.args.job, request.args.range);
-    case "output":
-      return engine.output.read(request.args.job, request.args.index, request.args.options);
-    case "storedOutputBytes": {
-      const { output } = engine;
-      return request.args.tasks.map((task) => output.storedEnd(task));
-    }
-    case "keyValues":
-      return engine.keyValues(request.args.bucket);
-    case "schedules":
-      return engine.schedules.read(request.args.query, request.args.now);
-    case "bytesUsed":
-      return engine.bytesUsed();
-    case "close":
-      engine.close();
-      engine = undefined;
-      return undefined;
-  }
+  if (call !== "close") return (ANSWERS[call] as (engine: Engine, args: unknown) => unknown)(engine, args);
+  engine.close();
+  engine = undefined;
+  return undefined;
 }

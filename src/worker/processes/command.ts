@@ -35,7 +35,7 @@ export interface ProcessEnd {
 
 /** Both calls come from the event loop, never from within `run`, and none follows `ended`. */
 export interface ProcessSink {
-  /** The bytes belong to the receiver, who may keep them. */
+  /** The receiver may keep the bytes: nobody else writes to them. */
   output(stream: OutputStream, bytes: Buffer): void;
   /** All output was delivered before; the process is gone. The slot may be used again from within this call. */
   ended(end: ProcessEnd): void;

@@ -17,8 +17,7 @@ import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
 import { quote } from "../../model/shell-words.js";
 import { signalGroup, whenGroupGone } from "./group.js";
-import { OutputPipe } from "./output-pipe.js";
-import { OutputPipes } from "./output-pipes.js";
+import { OutputPipe, OutputPipes } from "./output-pipes.js";
 import { ReportReader, type TaskReport } from "./report.js";
 import type { ShellPipes } from "./script.js";
 
@@ -93,7 +92,7 @@ export class HelperShell {
     if (this.pid !== undefined && this.end === undefined) signalGroup(this.pid, name);
   }
 
-  /** Whether the messages of the shell can be told from the output of a command that it runs itself. */
+  /** Whether messages of the shell can be distinguished from the output of a command that the shell runs itself. */
   get countsWrites(): boolean {
     return this.unreportedBytes !== undefined;
   }

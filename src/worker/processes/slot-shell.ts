@@ -18,6 +18,7 @@
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { MAX_TIMER_MS } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { latin1 } from "../../model/shell-words.js";
@@ -53,7 +54,7 @@ interface SlotCommand {
   holdTimer?: NodeJS.Timeout;
   /** When it was sent to the shell; before that, when `run` was called. */
   started: number;
-  /** waiting: for a shell. begun: sent to the shell. open: its output was seen open, so its signals are at their defaults. */
+  /** waiting: for a shell. begun: sent to the shell. open: the shell has opened its output, after it reset the signals. */
   stage: "waiting" | "cancelled" | "begun" | "open" | "killed";
   termAgain?: NodeJS.Timeout;
   grace?: NodeJS.Timeout;
@@ -66,8 +67,6 @@ const JUST_BEGUN_MS = 100;
 /** No message of a shell about a signal is longer, and its report follows at once. */
 const MAX_MESSAGE_BYTES = 64;
 const HOLD_MS = 20;
-/** Node treats a longer timeout as 1 ms. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class SlotShell {
   private readonly options: SlotOptions;

@@ -69,7 +69,7 @@ export function readIndex(path: string): OutputIndex | undefined {
   }
 }
 
-/** The names of the outputs in this directory that can be loaded; removes what tasks left behind that never ended. */
+/** The names of the spooled outputs in this directory. Removes files of attempts that never ended. */
 export function spooledOutputs(directory: string): string[] {
   const names = new Set(fs.readdirSync(directory));
   const spooled: string[] = [];

@@ -72,4 +72,4 @@ function start({ id, service, body, info }: Extract<ToThread, { type: "call" }>)
   services.start(call, service, body);
 }
 
-await load();
+void load();

@@ -5,7 +5,7 @@
 import { existsSync } from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
-import { packageRoot } from "../../base/package.js";
+import { isWorkerBundle, packageRoot } from "../../base/package.js";
 import { describeError, errorFrom } from "../../model/handler-errors.js";
 import { ObjectPool } from "../programs/object-pool.js";
 import type { Answer, CallHandler, ServiceCall } from "../services.js";
@@ -28,6 +28,8 @@ interface RunningCall {
 
 /** Beside this module, or the compiled one where this is the bundle or the source: the bundle cannot import modules. */
 function threadFile(): URL {
+  // Its file is the thread's, too.
+  if (isWorkerBundle) return new URL(import.meta.url);
   const beside = new URL("handler-thread.js", import.meta.url);
   return existsSync(beside) ? beside : new URL("dist/worker/threads/handler-thread.js", packageRoot());
 }

@@ -56,12 +56,33 @@ export function describeJob(browser: () => Browser): void {
     });
     await visitor.go(`/ui/jobs/${job.id}/tasks/1`);
     await visitor.sees(name);
-    await visitor.sees(entry);
+    await visitor.sees(`echo '${entry}'`);
     await visitor.go("/ui/jobs");
     await visitor.sees(name);
     expect(await visitor.page.locator("main img, main script").count()).toBe(0);
     await visitor.leave();
     await job.cancel();
+  });
+
+  it("that waits says why, for which jobs, and which wait for it; its waiting tasks are listed", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    const fact = (name: string) => page.locator(".job-head .facts div", { hasText: name }).locator("dd");
+    await visitor.go(`/ui/jobs/${jobs.blocked.id}`);
+    await visitor.sees(`Why is it blocked? Its job waits for job ${jobs.running.id}.`);
+    await visitor.shoot("blocked-light");
+    await fact("Waits for").getByRole("link").click();
+    await page.getByRole("heading", { name: "parameter sweep" }).waitFor();
+    expect(await fact("Waiting for it").textContent()).toBe(`job ${jobs.blocked.id}`);
+    await page
+      .getByRole("navigation", { name: "Which tasks" })
+      .getByRole("link", { name: /^waiting/ })
+      .click();
+    await page.getByRole("grid", { name: "Tasks" }).getByText("6", { exact: true }).waitFor();
+    expect(await page.locator(".job-head .reason").isVisible()).toBe(false);
+    await visitor.go(`/ui/jobs/${jobs.stuck.id}`);
+    await visitor.sees("Why is it waiting? It needs 1 gpu, the most that a worker has is 0.");
+    await visitor.leave();
   });
 
   it("follows output while it comes", async () => {
@@ -113,6 +134,66 @@ export function describeJob(browser: () => Browser): void {
     await until("it waits again", async () => (await state()) === "waiting", PATIENCE_MS);
     await visitor.leave();
     await job.cancel();
+  });
+
+  it("has its directory, the names in its environment and how long tasks took; tasks are found by entry and rerun together", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    await visitor.go(`/ui/jobs/${jobs.failed.id}`);
+    await page.getByRole("img", { name: /^Durations of 24 tasks from/ }).waitFor();
+    const head = (await page.locator(".job-head").textContent()) ?? "";
+    expect(head).toContain("Directory/EnvironmentDATASET OMP_NUM_THREADS");
+    // Its end, which a summary leaves out.
+    expect(head).toContain("exit $(( LABORO_TASK % 4 == 0 ? 3 : 0 ))'");
+    expect(await page.content()).not.toContain("secret-1");
+    await visitor.reads(".job-head .facts", (text) => /Rate[\d.]+/.test(text));
+    await page.getByRole("searchbox", { name: "Find by entry" }).fill("rate=0.3");
+    const rows = page.getByRole("grid", { name: "Tasks" }).locator(".grid-body .grid-row");
+    await until("two are found", async () => (await rows.count()) === 2, PATIENCE_MS);
+    const row = (number: number) =>
+      expect.stringMatching(new RegExp(`^${number}seed=${number} rate=0.3exit 3[\\d.]+m?sanna$`));
+    expect(await rows.allTextContents()).toEqual([row(12), row(24)]);
+    expect(page.url()).toContain("entry=rate%3D0.3");
+    await page.getByRole("button", { name: "Choose all listed tasks" }).click();
+    await page.getByRole("group", { name: "Chosen tasks" }).getByRole("button", { name: "Rerun" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Rerun 2 tasks" }).click();
+    await visitor.sees(`2 tasks of job ${jobs.failed.id} will run again`);
+    await until(
+      "their second attempts are listed",
+      async () => (await rows.allTextContents()).filter((row) => row.endsWith("2anna")).length === 2,
+      PATIENCE_MS,
+    );
+    await visitor.leave();
+  });
+
+  it("is chosen from a list with others, by box or with Space, and cancelled with them", async () => {
+    const submit = (name: string, open = false) =>
+      scene.client.submit({ name, recipe: sh("true"), held: true, ...(open ? { open } : {}) });
+    const [one, two, three] = [await submit("bulk 1"), await submit("bulk 2"), await submit("other", true)];
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    await visitor.go("/ui/jobs?name=bulk");
+    await page.getByRole("checkbox", { name: `Choose job ${one.id}` }).check();
+    await visitor.sees("1 job chosen");
+    await page.getByRole("button", { name: "Choose all listed jobs" }).click();
+    await page.getByRole("group", { name: "Chosen jobs" }).getByRole("button", { name: "Cancel" }).click();
+    await visitor.shoot("bulk-light");
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel 2 jobs" }).click();
+    await visitor.sees("2 jobs cancelled");
+    const states = await Promise.all([one, two, three].map(async (job) => (await job.info()).state));
+    expect(states).toEqual(["cancelled", "cancelled", "held"]);
+    await visitor.go(`/ui/jobs/${three.id}`);
+    await page.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Close job" }).click();
+    await visitor.sees(`job ${three.id} takes no more tasks`);
+    expect((await three.info()).open).toBeUndefined();
+    await three.cancel();
+    await visitor.go(`/ui/jobs/${jobs.failed.id}?show=succeeded`);
+    await page.getByRole("row", { name: /seed=1 / }).waitFor();
+    await page.getByRole("grid", { name: "Tasks" }).focus();
+    await visitor.press("ArrowDown", " ", "ArrowDown", " ");
+    await visitor.sees("2 tasks chosen");
+    await visitor.leave();
   });
 
   it("has a picture that is walked by keys, and opens the task under the mark", async () => {

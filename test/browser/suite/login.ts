@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { BrowserLogin, SESSION_MS } from "../../../src/broker/access/browser-login.js";
+import { BrowserLogin, SESSION_MS } from "../../../src/broker/access/auth.js";
 import { connect } from "../../../src/entries/client.js";
 import { startBroker } from "../../../src/server.js";
 import { atEnd } from "../../support/at-end.js";

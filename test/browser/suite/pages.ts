@@ -30,6 +30,8 @@ export function describePages(browser: () => Browser): void {
       job: { recipe: sh("./nightly --full | tee report.txt"), held: true },
     });
     await scene.client.schedules.set("poll-api", { everyMs: 600_000, job: { recipe: TRUE }, paused: true });
+    // No job is in this pool: nothing is asked for.
+    await scene.client.allocators.set("short", { maxWorkers: 20, timeLimitMs: 3_600_000, slots: 4, pool: "night" });
     // The charts need no wait.
     await scene.broker.core.history.tick(Date.now() - 5_000);
     await scene.broker.core.history.tick(Date.now());
@@ -45,6 +47,7 @@ export function describePages(browser: () => Browser): void {
     ["task-waiting", `/ui/jobs/${jobs.running.id}/tasks/40`, (visitor) => visitor.sees("Why?")],
     ["schedules", "/ui/schedules", (visitor) => visitor.sees("poll-api")],
     ["workers", "/ui/workers", (visitor) => visitor.sees("bert")],
+    ["allocators", "/ui/allocators", (visitor) => visitor.sees("is ready to ask for an allocation")],
     ["services", "/ui/services", (visitor) => visitor.sees("shout")],
     ["limits", "/ui/limits", (visitor) => visitor.sees("hourly")],
     ["brokers", "/ui/brokers", (visitor) => visitor.sees("this one")],
@@ -79,7 +82,8 @@ export function describePages(browser: () => Browser): void {
         if (x < 0 || ofLink === 0 || x + ofLink > 390) wide.push(`${name}: ${await link.textContent()}`);
       }
       const clipped =
-        "[...document.querySelectorAll('.badge')].filter((one) => one.scrollWidth > one.clientWidth).length";
+        "[...document.querySelectorAll('.badge')].filter((one) => one.scrollWidth > one.clientWidth || " +
+        "one.getBoundingClientRect().right > (one.closest('.cell') ?? document.body).getBoundingClientRect().right).length";
       if (Number(await visitor.page.evaluate(clipped)) > 0) wide.push(`${name}: a badge is clipped`);
     }
     expect(wide).toEqual([]);
@@ -101,6 +105,9 @@ export function describePages(browser: () => Browser): void {
       [...legend.querySelectorAll("i")].map((swatch) => getComputedStyle(swatch).backgroundColor))`;
     for (const colours of (await visitor.page.evaluate(legends)) as string[][])
       expect(new Set(colours).size).toBe(colours.length);
+    await scene.client.ask("poolPause", { pool: "night", reason: "maintenance" });
+    await visitor.sees("pool night is paused: maintenance");
+    await scene.client.ask("poolResume", { pool: "night" });
     const problem = visitor.page.locator(".problems li", { hasText: "needs a gpu waits" });
     expect(await problem.textContent()).toContain("it needs 1 gpu, the most that a worker has is 0");
     await problem.getByRole("link").click();

@@ -9,12 +9,12 @@ export function describeWorkers(browser: () => Browser): void {
   let scene: Scene;
   beforeAll(async () => {
     scene = await Scene.open({ settings: { standing: true } });
-    await scene.worker({ name: "anna", slots: 2, tags: ["fast"] });
+    await scene.worker({ name: "anna", slots: 2, tags: ["fast"], resources: { gpu: 2, mem: 4096 } });
     await scene.worker({ name: "carl", slots: 1, tags: ["clumsy"] });
     const clumsy = await scene.client.submit({ name: "too hard", recipe: sh("exit 1"), count: 12, tags: ["clumsy"] });
     // Banned after ten failures: the rest waits.
     await until("carl is banned", async () => (await clumsy.info()).counters.failed >= 10, PATIENCE_MS);
-    await scene.client.submit({ name: "long", recipe: sh("sleep 600"), tags: ["fast"] });
+    await scene.client.submit({ name: "long", recipe: sh("sleep 600"), tags: ["fast"], entries: ["case 7"] });
   });
   afterAll(() => scene?.close());
 
@@ -26,6 +26,7 @@ export function describeWorkers(browser: () => Browser): void {
     const text = (await anna.textContent()) ?? "";
     expect(text).toContain("laboro127.0.0.1default");
     expect(text).toContain("1/2");
+    expect(text).toContain("gpu 0/2, mem 0 B/4.0 GiB, fast");
     const carl = visitor.page.getByRole("row", { name: /carl/ });
     await carl.getByText("banned").waitFor();
     expect(await carl.textContent()).toMatch(/0\/1\d /);
@@ -60,16 +61,28 @@ export function describeWorkers(browser: () => Browser): void {
     await visitor.page.getByRole("row", { name: /anna/ }).click();
     const side = visitor.page.getByRole("complementary", { name: "One worker" });
     await side.getByRole("link", { name: "2.1" }).waitFor();
+    await side.getByText("long: case 7").waitFor();
+    await side.getByText(/^load [\d.]+ on \d+ CPU/).waitFor();
+    await visitor.shoot("worker-light");
     await side.getByRole("button", { name: "Drain" }).click();
     await visitor.page.getByRole("dialog").getByRole("button", { name: "Drain worker" }).click();
     await side.getByText("draining").waitFor();
     const anna = async () => (await scene.client.workers()).find(({ name }) => name === "anna");
     expect((await anna())?.draining).toBe(true);
+    await side.getByRole("button", { name: "Undrain" }).click();
+    await visitor.page.getByRole("dialog").getByRole("button", { name: "Undrain worker" }).click();
+    await visitor.sees("anna gets tasks again");
+    expect((await anna())?.draining).toBe(false);
     await visitor.go("/ui/workers?find=carl");
     await visitor.page.getByRole("row", { name: /carl/ }).click();
     await side.getByRole("button", { name: "Stop" }).click();
     await visitor.page.getByRole("dialog").getByRole("button", { name: "Stop worker" }).click();
     await visitor.sees("This worker is gone.");
+    await visitor.go("/ui/workers");
+    await visitor.page.getByRole("checkbox", { name: "Choose worker anna" }).check();
+    await visitor.page.getByRole("group", { name: "Chosen workers" }).getByRole("button", { name: "Stop" }).click();
+    await visitor.page.getByRole("dialog").getByRole("button", { name: "Stop 1 worker" }).click();
+    await visitor.sees("1 worker will stop");
     await visitor.leave();
   });
 }

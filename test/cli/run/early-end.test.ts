@@ -113,6 +113,36 @@ describe("what a run left open", () => {
     expect(place.lines("owner")).toEqual(["x"]);
     expect((await jobs(place)).map(({ state }) => state).sort()).toEqual(["held", "succeeded", "succeeded"]);
   });
+
+  it.each([
+    [3, []],
+    [3, ["--tag-output"]],
+    [3, ["--keep-order"]],
+    [1, []],
+  ] as const)(
+    "by a run that was killed, lets another of %d tasks go on printing where it stood %j",
+    async (count, options) => {
+      const entries = Array.from({ length: count }, (_, i) => i + 1);
+      const place = openPlace();
+      const owner = place.begin(["run", "-j", "2", "echo {} >>owner; sleep 60", ":::", "x"]);
+      await until("the first runs", () => place.lines("owner").length > 0);
+      const line = "seq {}000001 {}300000";
+      const other = place.begin(["run", "-j", "1", ...options, line, ":::", ...entries.map(String)]);
+      other.child.stdout?.pause();
+      const isOver = async (): Promise<boolean> => (await jobs(place)).some(({ state }) => state === "succeeded");
+      await until("its tasks have ended", isOver);
+      owner.child.kill("SIGKILL");
+      await owner.said;
+      other.child.stdout?.resume();
+      const { code, stdout, stderr } = await other.said;
+      expect([code, stderr]).toEqual([0, expect.stringContaining(`: ${count} succeeded`)]);
+      const tag = options.some((option) => option === "--tag-output");
+      const wanted = entries.flatMap((entry) =>
+        Array.from({ length: 300_000 }, (_, i) => `${tag ? `${entry}\t` : ""}${entry * 1_000_000 + i + 1}`),
+      );
+      expect(stdout === `${wanted.join("\n")}\n`).toBe(true);
+    },
+  );
 });
 
 describe("a task that failed", () => {

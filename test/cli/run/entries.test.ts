@@ -146,20 +146,28 @@ describe("placeholders of laboro run", () => {
   });
 });
 
+describe("an option of sbatch", () => {
+  it("is answered with laboro's own", async () => {
+    const { run } = openPlace();
+    expect((await run("--time=10", "true")).stderr).toContain("use --time-limit; a bare number is seconds");
+    expect((await run("--cpus-per-task", "4", "true")).stderr).toContain("use --slots N");
+    expect((await run("--array", "1-9%2", "true")).stderr).toContain("use --max-running N");
+  });
+});
+
 describe("an option of GNU parallel", () => {
   it("is answered with laboro's own", async () => {
     const { run, laboro } = openPlace();
     const said = async (...words: string[]): Promise<string> => (await run(...words, "echo {}", ":::", "a")).stderr;
-    expect(await said("--halt", "now,fail=1")).toMatch(
-      /^laboro: --halt is an option of GNU parallel; use --max-fails N/,
-    );
-    expect(await said("--timeout=5")).toContain("use --time-limit 60s");
+    expect(await said("--xargs")).toMatch(/^laboro: --xargs is an option of GNU parallel; use -X/);
     expect(await said("-a", "list")).toContain("use --each-line FILE");
-    expect(await said("-n2")).toContain("a task has one entry");
+    expect(await said("-m")).toContain("use -X");
+    expect(await said("-i")).toContain("the placeholder is always {}");
+    expect(await said("--semaphore")).toContain("laboro limit set NAME");
     for (const option of ["--tag", "--ctag"]) expect(await said(option)).toContain("--tag-output");
     expect(await said("--tmpdir", "/tmp")).toContain("laboro has nothing like it");
     expect((await run("--tag", "echo", "{}", ":::", "a")).stderr).toContain("--tag-output");
-    expect((await laboro("submit", "--results", "out", "echo", ":::", "a")).stderr).toContain("laboro logs JOB.TASK");
+    expect((await laboro("submit", "--files", "echo", ":::", "a")).stderr).toContain("laboro logs JOB.TASK");
     expect(await said("--keep-ordre")).toContain("Did you mean --keep-order?");
   });
 });

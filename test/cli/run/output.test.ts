@@ -117,4 +117,44 @@ describe("the output of laboro run", () => {
     await place.shell("touch go").said;
     expect(await slow.said).toMatchObject({ code: 0, stdout: "60000000\n" });
   });
+
+  it("with --line-buffer is whole lines of running tasks as they come, and a last line that is not mixed", async () => {
+    const place = openPlace();
+    const task = "echo {} first; printf half; until test -e go; do sleep 0.05; done; echo +; printf 'end {}'";
+    const run = place.begin(["run", "-j2", "--line-buffer", "--tag-output", task, ":::", "a", "b"]);
+    await until("both tasks show a line", () => /a\ta first\n/.test(run.output()) && /b\tb first\n/.test(run.output()));
+    expect(run.output()).not.toContain("half");
+    writeFileSync(place.file("go"), "");
+    const { stdout } = await run.said;
+    const linesOf = (tag: string): readonly string[] =>
+      stdout.split("\n").filter((line) => line.startsWith(`${tag}\t`));
+    for (const tag of ["a", "b"])
+      expect(linesOf(tag)).toEqual([`${tag}\t${tag} first`, `${tag}\thalf+`, `${tag}\tend ${tag}`]);
+    expect(stdout).toHaveLength(2 * "a\ta first\na\thalf+\na\tend a\n".length);
+    const retried = "printf $LABORO_ATTEMPT; test $LABORO_ATTEMPT = 2";
+    const both = await place.run("-u", "--retries", "1", "--retry-wait", "0.01", `: {}; ${retried}`, ":::", "a", "b");
+    expect(both.stdout.replaceAll("1\n", "")).toBe("2\n2\n");
+    const ordered = await place.run("--lb", "-k", "echo", ":::", "a");
+    expect(ordered).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--keep-order and --line-buffer exclude"),
+    });
+  });
+
+  it("with --line-buffer has every byte, in order, also beyond the cap and in long lines", async () => {
+    const place = openPlace();
+    const line =
+      `${MEDIUM}; (head -c 300000 /dev/zero | tr '\\0' x; echo) >>big; for cap in 0 100000 none; do ` +
+      "laboro run -j2 --lb --tag-output --output-cap $cap ': {}; cat big | tee /dev/stderr' ::: a b >out 2>err; " +
+      "for tag in a b; do for file in out err; do grep -a ^$tag$'\\t' $file | cut -c3- | cmp - big; done; done; done";
+    expect(await place.shell(line).said).toMatchObject({ code: 0, stdout: "", stderr: "" });
+  });
+
+  it("with --line-buffer is complete once the same command resumes what lost its reader", async () => {
+    const place = openPlace();
+    const line =
+      `${MEDIUM}; again() { laboro run -j2 --lb ': {}; cat big; test -e go || sleep 60' ::: a b; }; again 2>err | head -1; touch go; ` +
+      "again 2>>err | sort | cmp - <(cat big big | sort); grep resuming err";
+    expect((await place.shell(line).said).stdout).toBe("1\nresuming job 1: 0 of 2 tasks are done\n");
+  });
 });

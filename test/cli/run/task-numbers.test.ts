@@ -86,7 +86,7 @@ describe("the number of a task", () => {
     for (const [number, entry] of Object.entries(expected)) expect(place.lines(`out${number}`)).toEqual([entry]);
     expect(place.lines("log").at(-1)?.split("\t")[0]).toBe("9");
     expect((await place.laboro("explain", "last.9")).stdout).toMatch(/^task 9 \(new\) of job 2: it has succeeded/);
-    expect((await place.laboro("explain", "last.1")).stderr).toMatch(/job 2 has tasks (7, )?8(,| to) 9, not 1 /);
+    expect((await place.laboro("explain", "last.1")).stderr).toMatch(/job 2 has tasks (7 to|8 to|8,) 9, not 1 /);
     expect((await place.laboro("status", "last")).stdout).toMatch(/resumes +job 1\n/);
   });
 

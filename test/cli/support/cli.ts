@@ -14,6 +14,7 @@ export interface Said {
 export interface CallOptions {
   readonly env?: NodeJS.ProcessEnv;
   readonly input?: string | Uint8Array;
+  readonly cwd?: string;
   /** On a pseudo-terminal of this many columns; both streams come as stdout then. */
   readonly columns?: number;
   /** A shell command that reads its output. */
@@ -42,14 +43,15 @@ export async function openCliShop(options: Parameters<typeof openShop>[0] = {}):
 
 /** Runs to the end. The environment is what is given and no more, so that a test means the same everywhere. */
 export function laboro(args: readonly string[], options: CallOptions = {}): Promise<Said> {
-  const { columns, input = "", pipe, started } = options;
+  const { columns, cwd, input = "", pipe, started } = options;
   const env: NodeJS.ProcessEnv = { PATH: process.env.PATH, LANG: "C.UTF-8", TERM: "xterm", ...options.env };
   const shared = [options.process, columns, pipe, started].every((wish) => wish === undefined);
-  if (shared && canShare(args)) return callInProcess(args, env, input);
+  if (shared && canShare(args)) return callInProcess(args, env, input, cwd);
   const [file = "", ...rest] = wordsFor([process.execPath, LABORO, ...args], options);
   return new Promise((resolve, reject) => {
     const child = spawn(file, rest, {
       env: columns === undefined ? env : { ...env, COLUMNS: String(columns), SHELL: "/bin/sh" },
+      cwd,
       stdio: ["pipe", "pipe", "pipe"],
     });
     let stdout = "";

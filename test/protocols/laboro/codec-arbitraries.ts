@@ -22,7 +22,8 @@ const dictionary = <Value>(keys: fc.Arbitrary<string>, values: fc.Arbitrary<Valu
   fc.dictionary(keys, values, { ...sizes, noNullPrototype: true });
 
 const count = fc.oneof(fc.nat(), fc.maxSafeNat());
-const time = fc.oneof(fc.maxSafeNat(), fc.double({ min: 0, max: 4e12, noNaN: true })).map((value) => value + 0);
+const position = fc.integer({ min: 0, max: 2 ** 50 });
+const time = fc.oneof(position, fc.double({ min: 0, max: 4e12, noNaN: true })).map((value) => value + 0);
 const name = fc.oneof(
   fc.string({ minLength: 1, maxLength: 40 }),
   fc.string({ unit: "binary", minLength: 1, maxLength: 80 }),
@@ -71,7 +72,7 @@ const done: fc.Arbitrary<DoneTask> = fc
         value: bytes,
         retryAfterMs: fc.oneof(time, fc.constant("never" as const)),
         valueBytes: count,
-        cpuMs: time,
+        cpuMs: position,
         peakMemory: count,
       },
       { requiredKeys: [] },
@@ -169,20 +170,23 @@ export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
         reserveRequests: count,
         held: fc.array(held, { maxLength: 5 }),
       }),
-      record({ lifetimeMs: time, store: remembered }, { requiredKeys: [] }),
+      record({ lifetimeMs: time, store: remembered, tunnelled: fc.constant(true as const) }, { requiredKeys: [] }),
     )
     .map(([join, rest]) => ({ ...join, ...rest })),
   record({ type: type("STARTED"), tasks: fc.array(record(ref), { maxLength: 30 }) }),
   record({ type: type("DONE"), seq: count, tasks: fc.array(done, { maxLength: 30 }) }),
-  record({ type: type("OUTPUT"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
-  record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
+  record({ type: type("OUTPUT"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: position, bytes }),
+  record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: position, bytes }),
   record({ type: type("RETRACTED"), tasks: ranges }),
   record({ type: type("CANCELLED"), tasks: ranges }),
+  record({ type: type("GET_FILE"), id: count, job: ref.job, file: count, from: count }),
+  record({ type: type("PUT_FILE"), id: count, ...ref, from: position, bytes }),
   record({ type: type("REPLY"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("SERVICES"), services: names }),
   record({ type: type("SERVICES"), services: names, tags: names }),
   record({ type: type("SERVICES"), services: names, total: amounts }),
   record({ type: type("SERVICES"), services: names, tags: names, total: amounts }),
+  record({ type: type("MACHINE"), cpus: count, load: time, memory: count, freeMemory: count }),
   fc.constant({ type: "LEAVING" as const }),
 );
 
@@ -287,7 +291,7 @@ export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
   record({ type: type("BROKERS"), urls }),
   record({ type: type("RESPONSE"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("RESULT"), id: count, value: free }),
-  record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
+  record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: position, bytes }),
   record(
     {
       type: type("PROGRESS"),

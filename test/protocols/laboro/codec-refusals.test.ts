@@ -261,6 +261,29 @@ describe("a message that the other end would refuse is refused to its sender", (
     expect(error.code).toBe("LABORO_BODY_TOO_LARGE");
   });
 
+  test("times of a task that no store can hold are read as ones that it can", () => {
+    const times = { started: 1e308, ended: 1e308, retryAfterMs: Number.MAX_VALUE };
+    const task = { job: JobId(1), index: 0, attempt: 1, outputBytes: 0, ...times };
+    const frame = encodeFrame([
+      {
+        type: "DONE",
+        seq: 1,
+        tasks: [
+          { ...task, cpuMs: 1e300 },
+          { ...task, cpuMs: 0.6 },
+        ],
+      },
+    ]);
+    const [message] = decodeFrame(frame, "worker");
+    const most = { started: 2 ** 50, ended: 2 ** 50, retryAfterMs: 2 ** 50 };
+    expect(message).toMatchObject({
+      tasks: [
+        { ...most, cpuMs: 2 ** 50 },
+        { ...most, cpuMs: 1 },
+      ],
+    });
+  });
+
   test("but a long error text of a task is cut, because a result must get through", () => {
     const task = { job: JobId(1), index: 0, attempt: 1, started: 1, ended: 2, outputBytes: 0 };
     const frame = encodeFrame([{ type: "DONE", seq: 1, tasks: [{ ...task, error: `\ud800${"é".repeat(50_000)}` }] }]);

@@ -56,10 +56,18 @@ const own = (bytes: Uint8Array, from: Sender): unknown => outcome(Buffer.from(by
 
 function outcome(bytes: Uint8Array, from: Sender): unknown {
   try {
-    return decodeFrame(bytes, from).map((one) => ("body" in one ? { ...one, body: Buffer.from(one.body) } : one));
+    return decodeFrame(bytes, from).map(withBuffers);
   } catch (cause) {
     return String(cause);
   }
+}
+
+/** Bytes are a Buffer where they were read from one. A mistake can make a message of another type, with bytes anywhere. */
+function withBuffers(value: unknown): unknown {
+  if (value instanceof Uint8Array) return Buffer.from(value);
+  if (Array.isArray(value)) return value.map(withBuffers);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withBuffers(one)]));
 }
 
 test("the bytes of a request are those of the general codec", () => {

@@ -28,5 +28,5 @@ describe("the bytes on the wire do not change", () => {
 
 test("every message of the link has a vector", () => {
   const seen = new Set(vectors.flatMap((vector) => vector.messages.map((message) => message.type)));
-  expect(seen.size).toBe(37);
+  expect(seen.size).toBe(41);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
 import { decodeFrame } from "../../../src/protocols/laboro/codec.js";
-import { FRAME_TARGET, Outbox } from "../../../src/protocols/laboro/outbox.js";
+import { FRAME_TARGET, Outbox } from "../../../src/protocols/laboro/socket-transport.js";
 
 function outboxWithFrames(): { outbox: Outbox; frames: Uint8Array[]; turn: () => void } {
   const frames: Uint8Array[] = [];

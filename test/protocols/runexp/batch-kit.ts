@@ -6,9 +6,8 @@ import { PeerErrors } from "../../../src/base/peer-errors.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
-import { ExperimentJobs } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
+import { ExperimentJobs, ProgressOutput } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { Aftermath, findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
-import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
 import { openShop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { GroupBroker } from "../../../src/broker/config/group.js";
+import type { GroupBroker } from "../../../src/broker/group/membership.js";
 import { until } from "../../support/wait.js";
 import { answerOne, dealer, openScale0, req, type Scale0Shop, startedWorker } from "./kit.js";
 

@@ -2,7 +2,10 @@
  * The server of these tests. The process that runs the test files starts it once, when the first of them asks at the port that is provided:
  * most runs need none, and do not load what it takes either.
  */
+import { rmSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import type { PostgresServer } from "../../support/postgres.js";
 
@@ -17,6 +20,9 @@ export type SharedServer = { readonly port: number; readonly template: string } 
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   let server: PostgresServer | undefined;
+  const cluster = join(tmpdir(), `laboro-cluster-${process.pid}`);
+  // Processes of tests inherit it.
+  process.env.LABORO_TEST_CLUSTER = cluster;
   const start = async (): Promise<SharedServer> => {
     const { startPostgres } = await import("../../support/postgres.js");
     const { migratedTemplate } = await import("./template.js");
@@ -35,5 +41,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
     listener.close();
     await started;
     await server?.remove();
+    rmSync(cluster, { recursive: true, force: true });
   };
 }

@@ -282,9 +282,27 @@ describe("laboro.submit", () => {
     ["something else than a job", `SELECT laboro.submit('a', '1', '{"after": ["x"]}')`],
     ["tags that are no texts", `SELECT laboro.submit('a', '1', '{"tags": [1]}')`],
     ["no inputs", "SELECT laboro.submit_many('a', '{}')"],
+    ["an input that no worker could be sent", "SELECT laboro.submit('a', to_jsonb(repeat('x', 62914560)))"],
+    ["a retry policy with a word that there is not", `SELECT laboro.submit('a', '1', '{"retry": {"wait": 1}}')`],
+    ["a retry factor of none", `SELECT laboro.submit('a', '1', '{"retry": {"factor": 0}}')`],
+    ["a wait that is a text", `SELECT laboro.submit('a', '1', '{"retry": {"waitMs": "1s"}}')`],
+    ["an end that is none", `SELECT laboro.submit('a', '1', '{"retry": {"on": [75, 0]}}')`],
   ])("refuses %s within the transaction", async (_what, statement) => {
     const { sql } = await openDatabase();
     await expect(sql.unsafe(statement)).rejects.toMatchObject(bad);
+  });
+
+  it("makes a job whose inputs are more than one message to a worker holds", async () => {
+    const { sql, client, broker } = await openPlace();
+    const size = defineTask<string, number>("size");
+    const worker = startWorker({ broker: broker.url, token: broker.token, slots: 2 });
+    atEnd(() => worker.stop({ graceMs: 0 }));
+    worker.handle(size, (text) => text.length);
+    await worker.ready();
+    const [row] =
+      await sql`SELECT laboro.submit_many('size', array_fill(to_jsonb(repeat('x', 34000000)), ARRAY[2])) AS job`;
+    const job = client.job(Number(row?.job), size);
+    for (const index of [0, 1]) expect(await job.result({ index })).toBe(34_000_000);
   });
 
   it("takes options that brokers know", async () => {
@@ -292,7 +310,7 @@ describe("laboro.submit", () => {
       ...{
         name: "n",
         pool: "p",
-        retry: { waitMs: 5, never: [2] },
+        retry: { waitMs: 5, factor: 1.5, maxMs: 6, jitter: 0.5, on: [75, "timeout"], never: [2] },
         tags: ["t"],
         held: true,
         priority: 1,

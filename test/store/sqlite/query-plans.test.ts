@@ -1,13 +1,16 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { KEEP_OVER, OWN_KEEP_OVER } from "../../../src/store/sqlite/expired-jobs.js";
-import { conditionsOf } from "../../../src/store/sqlite/job-filter.js";
-import { NEXT_DELAYED, pageOfJobs } from "../../../src/store/sqlite/job-table.js";
+import {
+  conditionsOf,
+  KEEP_OVER,
+  NEXT_DELAYED,
+  OWN_KEEP_OVER,
+  pageOfJobs,
+} from "../../../src/store/sqlite/job-table.js";
 import { migrate } from "../../../src/store/sqlite/migrations/index.js";
 import { DUE as DUE_JOBS } from "../../../src/store/sqlite/operations/promote.js";
-import { pageOfResults } from "../../../src/store/sqlite/result-table.js";
+import { ANY_STATE, pageOfResults, stateQuery } from "../../../src/store/sqlite/result-table.js";
 import { DUE as DUE_SCHEDULES, EARLIEST } from "../../../src/store/sqlite/schedule-table.js";
-import { ANY_STATE, stateQuery } from "../../../src/store/sqlite/task-states.js";
 
 let db: InstanceType<typeof DatabaseSync>;
 beforeEach(() => {

@@ -3,6 +3,8 @@ import { JobId } from "../../../src/model/ids.js";
 import type { Write } from "../../../src/model/store.js";
 import { ANN, type Broker, NOW, newRangeId, none, request, result } from "./kit.js";
 
+const HALT = { on: "success", count: 2, now: true } as const;
+
 export function describeJobs(broker: () => Broker): void {
   it("gives back a job as it was asked for, bytes and all", async () => {
     const asked = request({
@@ -17,7 +19,7 @@ export function describeJobs(broker: () => Broker): void {
       requirement: { pool: "gpu", tags: ["a", "b"], needs: { slots: 2, gpu: 1 } },
       count: 3,
       priority: -7,
-      limits: { retries: 2, crashLimit: 1, maxFails: 0, maxRunning: 4, timeLimitMs: 90_000, outputCap: 1024 },
+      limits: { retries: 2, crashLimit: 1, maxRunning: 4, timeLimitMs: 90_000, outputCap: 1024, halt: HALT },
       after: [{ job: JobId(1), any: true }],
       held: true,
       batchKey: "nightly",

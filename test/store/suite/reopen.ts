@@ -1,7 +1,43 @@
 import { expect, it } from "vitest";
+import { returnedIndex, sentIndex } from "../../../src/model/task-files.js";
 import { ANN, BOB, Broker, chunk, type MakeStore, newRangeId, request, result, results, waiting } from "./kit.js";
 
 export function describeReopen(make: MakeStore): void {
+  it("keeps files of a job and of its attempts through a close and an open, and removes them with the job", async () => {
+    const harness = await make();
+    try {
+      const before = await Broker.at(harness.handle());
+      const { job } = await before.submit({}, 0, ["a"]);
+      const sent = { job: job.id, index: sentIndex(1), attempt: 1 };
+      const returned = { job: job.id, index: returnedIndex(0), attempt: 1 };
+      await before.write({ op: "output", chunks: [chunk(job, sent.index, 0, "half ")] });
+      await before.store.close();
+
+      const after = await Broker.at(harness.handle());
+      const { store } = after;
+      const read = async ({ index }: { index: number }, from = 0) =>
+        (await store.output(job.id, index, { attempt: 1, from, limit: 99 })).pieces
+          .map(({ bytes }) => Buffer.from(bytes).toString())
+          .join();
+      expect(await store.storedOutputBytes([sent])).toEqual([5]);
+      await after.write({ op: "output", chunks: [chunk(job, sent.index, 5, "and half")] });
+      const [waits] = (await after.lease(job.id, 1)).taskRanges;
+      if (waits === undefined) throw new Error("no task range was granted");
+      const claimed = await after.claim(waits, 0, 0);
+      await after.write({ op: "output", chunks: [chunk(job, returned.index, 0, "back")] });
+      expect([await read(sent), await read(sent, 9), await read(returned)]).toEqual(["half and half", "half", "back"]);
+      expect(await store.output(job.id, 0, { from: 0, limit: 99 })).toEqual({ pieces: [] });
+      await after.settle(claimed, [result(0)]);
+      expect([await read(sent), await read(returned)]).toEqual(["half and half", "back"]);
+      await after.write({ op: "remove", job: job.id });
+      expect([await read(sent), await read(returned)]).toEqual(["", ""]);
+      await after.store.close();
+      harness.check?.();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
   it("keeps everything through a close and an open", async () => {
     const harness = await make();
     try {

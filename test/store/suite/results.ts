@@ -40,16 +40,21 @@ export function describeResults(broker: () => Broker): void {
   it("sums up what the tasks of a job used", async () => {
     const { job, taskRange } = await broker().submitAll(4);
     const out = await broker().claim(taskRange, 0, 3);
-    expect(await broker().store.usage(job.id)).toEqual({ tasks: 0, runMs: 0, cpuMs: 0, peakMemory: 0 });
+    const range = { first: 0, last: 2 };
+    expect(await broker().store.usage(job.id, range)).toEqual([]);
     const times = { started: NOW, ended: NOW + 1_500 };
     const used = [
       result(0, { ...times, cpuMs: 1_200, peakMemory: 3 * 2 ** 30 }),
       result(1, { ...times, cpuMs: 30, peakMemory: 5 * 2 ** 30, state: "failed", code: 1 }),
       result(2, { ...times, ended: NOW + 5 }),
+      result(3, { ...times, ended: NOW + 8 }),
     ];
     await broker().settle(out, used, false);
-    const sum = { tasks: 3, runMs: 3_005, cpuMs: 1_230, peakMemory: 5 * 2 ** 30 };
-    expect(await broker().store.usage(job.id)).toEqual(sum);
+    // Steps: 2^(9/4) is 4.8, 2^(42/4) is 1,448. Eight is the first of step 12.
+    const short = { tasks: 1, cpuMs: 0, peakMemory: 0, firstStart: NOW };
+    const long = { step: 42, tasks: 2, runMs: 3_000, cpuMs: 1_230, peakMemory: 5 * 2 ** 30, firstStart: NOW };
+    expect(await broker().store.usage(job.id, range)).toEqual([{ step: 9, runMs: 5, ...short }, long]);
+    expect(await broker().store.usage(job.id, { first: 3, last: 3 })).toEqual([{ step: 12, runMs: 8, ...short }]);
   });
 
   it("records a task once, however often its result comes", async () => {

@@ -20,7 +20,9 @@ export function eventText(event: OverviewEvent): EventText {
         ? address(["workers"], { find: name })
         : event.schedule !== undefined
           ? address(["schedules"])
-          : undefined;
+          : event.allocator !== undefined
+            ? address(["allocators"])
+            : undefined;
   const bad =
     kind === "broker-halted" || (kind === "job-ended" && event.state === "failed") || kind === "worker-disconnected";
   return { text: describe(event), bad, ...(href === undefined || kind === "job-removed" ? {} : { href }) };
@@ -36,10 +38,13 @@ function describe({
   message,
   schedule,
   reason,
+  pool,
 }: OverviewEvent): string {
   switch (kind) {
     case "job-added":
       return `job ${job} ${name}: ${plural(many, "task")} submitted`;
+    case "job-edited":
+      return `job ${job} ${name} was changed: ${plural(many, "task")}`;
     case "job-held":
       return `job ${job} is held`;
     case "job-released":
@@ -60,6 +65,12 @@ function describe({
       return `${name} is disconnected`;
     case "worker-left":
       return `${name} has left`;
+    case "worker-undrained":
+      return `${name} gets tasks again`;
+    case "pool-paused":
+      return `pool ${pool} is paused`;
+    case "pool-resumed":
+      return `pool ${pool} continues`;
     case "worker-draining":
       return `${name} is draining`;
     case "schedule-set":
@@ -74,6 +85,8 @@ function describe({
       return `schedule ${schedule} has started job ${job}`;
     case "schedule-skipped":
       return `schedule ${schedule} has skipped a run: ${reason}`;
+    case "allocator-log":
+      return `allocation ${message}`;
     case "broker-halted":
       return `dispatch is halted: ${message}`;
     case "broker-resumed":

@@ -1,16 +1,20 @@
 /** One job: its progress, a map of its tasks, a list of tasks by state, and one task with its output. */
+
 import { taskIndex, taskNumber, tasksText } from "../../../src/model/task-numbers.js";
 import { type Answer, ApiError, ask } from "../api.js";
-import { type Child, h, setChildren, setText } from "../dom.js";
-import { ago, count, duration, moment, percent, plural, size } from "../format.js";
+import { type Child, h, set, setChildren, setText } from "../dom.js";
+import { count, percent, plural, sentence } from "../format.js";
 import { isAllowed, type Page, type PageContext, type PageFactory, runAction } from "../page-context.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
+import { DurationChart } from "../parts/duration-chart.js";
+import { commandOf, factsOf, RateEstimate, scriptOf } from "../parts/job-facts.js";
 import { ProgressBar } from "../parts/progress-bar.js";
 import { LISTED_STATES, type ListedState, TaskList } from "../parts/task-list.js";
 import { mapLegend, TaskMap } from "../parts/task-map.js";
 import { TaskPanel } from "../parts/task-panel.js";
 import { address, numberIn, type Route, withQuery } from "../route.js";
+import { debounceInput } from "./jobs.js";
 import { notFoundPage } from "./not-found.js";
 
 type Job = Answer<"job">;
@@ -28,7 +32,8 @@ class JobPage implements Page {
   readonly #name = h("h1", {}, "…");
   readonly #state = badge("waiting");
   readonly #actions = h("div", { class: "actions" });
-  readonly #recipe = h("pre", { class: "recipe" });
+  readonly #recipe = h("pre", { class: "recipe", tabindex: 0, "aria-label": "Command" });
+  readonly #script = h("details", { hidden: true });
   readonly #facts = h("dl", { class: "facts" });
   readonly #bar = new ProgressBar();
   readonly #counts = h("ul", { class: "counts" });
@@ -36,6 +41,7 @@ class JobPage implements Page {
   readonly #tabs = h("nav", { class: "chips", "aria-label": "Which tasks" });
   readonly #list: TaskList;
   readonly #side = h("div", { class: "job-task" });
+  readonly #tasks = h("div", { class: "job-tasks" });
   readonly #jump = h("input", {
     type: "number",
     min: 0,
@@ -44,6 +50,14 @@ class JobPage implements Page {
     "aria-label": "Go to task",
     class: "search short",
   });
+  readonly #find = h("input", {
+    type: "search",
+    placeholder: "Entry, * for any text",
+    "aria-label": "Find by entry",
+    class: "search",
+  });
+  readonly #why = h("p", { class: "reason", hidden: true });
+  readonly #durations = new DurationChart();
   #panel: TaskPanel | undefined;
   #route: Route;
   #job: Job | undefined;
@@ -63,12 +77,8 @@ class JobPage implements Page {
         context.navigate(withQuery(this.#route, { first: window?.first, last: window?.last }));
       },
     });
-    this.#list = new TaskList(
-      id,
-      "failed",
-      (number) => this.#openTask(number),
-      () => context.refresh(),
-    );
+    this.#list = new TaskList(id, "failed", context, (number) => this.#openTask(number));
+    debounceInput(this.#find, () => context.navigate(withQuery(this.#route, { entry: this.#find.value }), true));
     const jump = h("form", { class: "jump", onsubmit: (event: SubmitEvent) => this.#jumped(event) }, this.#jump);
     this.element = h(
       "div",
@@ -85,23 +95,29 @@ class JobPage implements Page {
       h(
         "section",
         { class: "panel job-head", "aria-label": "The job" },
+        this.#why,
         this.#recipe,
+        this.#script,
         this.#facts,
         this.#bar.element,
         this.#counts,
       ),
-      h("section", { class: "panel", "aria-label": "Task map" }, this.#map.element, mapLegend()),
       h(
         "div",
-        { class: "job-tasks" },
-        h(
-          "section",
-          { class: "panel flush", "aria-label": "Tasks" },
-          h("div", { class: "list-bar" }, this.#tabs, h("span", { class: "gap" }), jump),
-          this.#list.element,
-        ),
-        this.#side,
+        { class: "job-pictures" },
+        h("section", { class: "panel map-panel", "aria-label": "Task map" }, this.#map.element, mapLegend()),
+        this.#durations.element,
       ),
+      this.#tasks,
+    );
+    this.#tasks.append(
+      h(
+        "section",
+        { class: "panel flush", "aria-label": "Tasks" },
+        h("div", { class: "list-bar" }, this.#tabs, h("span", { class: "gap" }), this.#find, jump),
+        this.#list.element,
+      ),
+      this.#side,
     );
     this.#showSide();
   }
@@ -153,8 +169,9 @@ class JobPage implements Page {
     this.#show(this.#job);
     const panel = this.#panel;
     if (panel !== undefined) await panel.refresh(signal);
+    await this.#refreshWhy(this.#job, signal);
     await this.#refreshMap(signal);
-    this.#list.setState(this.#listedState(this.#job));
+    this.#list.show(this.#listedState(this.#job), this.#route.query.get("entry") ?? "");
     await this.#list.refresh(signal, this.#index);
   }
 
@@ -170,23 +187,40 @@ class JobPage implements Page {
       { job: this.#id, cells: this.#map.cellCount, ...window },
       { signal, shared: true },
     );
-    const took = performance.now() - began;
-    this.#nextMapRefresh = performance.now() + (this.#job.ended === undefined ? Math.min(30_000, took * 10) : 10_000);
     this.#map.update(answer, this.#index);
+    const usage = await ask("usage", { job: this.#id }, { signal, shared: true });
+    const took = performance.now() - began;
+    const pause = Math.min(60_000, took * 10);
+    this.#nextMapRefresh = performance.now() + (this.#job.ended === undefined ? pause : Math.max(10_000, pause));
+    this.#rate.firstStart = usage.firstStart;
+    this.#durations.update(usage);
+  }
+
+  /** Of a job that waits as a whole. */
+  async #refreshWhy({ state, counters }: Job, signal: AbortSignal): Promise<void> {
+    const waits = counters.waiting > 0 && counters.running === 0;
+    const { reason } = waits ? await ask("waiting", { job: this.#id, limit: 1 }, { signal, shared: true }) : {};
+    set(this.#why, "hidden", reason === undefined);
+    if (reason !== undefined) setText(this.#why, `Why is it ${state}? ${sentence(reason)}`);
   }
 
   #show(job: Job): void {
     setText(this.#name, `${job.id} ${job.name}`);
     document.title = `${job.id} ${job.name} · laboro`;
     setBadge(this.#state, job.state);
-    setText(this.#recipe, job.recipe.summary);
+    setText(this.#recipe, commandOf(job));
+    if (job.recipe.kind === "script" && this.#script.hidden) {
+      this.#script.hidden = false;
+      this.#script.append(...scriptOf(this.#id, job.recipe.contentBytes));
+    }
     this.#rate.add(job);
-    setChildren(this.#facts, ...factsOf(job, this.#rate.remainingMs(job)));
+    setChildren(this.#facts, ...factsOf(job, this.#rate));
     this.#bar.update(job.counters, job.count);
     setChildren(this.#counts, ...countsOf(job));
     setChildren(this.#tabs, ...LISTED_STATES.map((one) => this.#tab(job, one)));
     this.#showActions(job);
     if (this.#panel === undefined) this.#showSide();
+    if (document.activeElement !== this.#find) this.#find.value = this.#route.query.get("entry") ?? "";
   }
 
   #listedState({ counters }: Job): ListedState {
@@ -223,22 +257,19 @@ class JobPage implements Page {
     if (index !== undefined && this.#panel?.index === index) return;
     this.#panel?.close();
     this.#panel = undefined;
-    if (this.#number === undefined || this.#job === undefined) {
-      setChildren(
-        this.#side,
-        h(
-          "p",
-          { class: "panel empty" },
-          "Choose a task in the map or the list to see its state, why it waits, and its output.",
-        ),
-      );
+    const alone = this.#number === undefined || this.#job === undefined;
+    this.#tasks.classList.toggle("alone", alone);
+    if (alone || this.#job === undefined) {
+      setChildren(this.#side);
     } else if (index === undefined) {
       setChildren(
         this.#side,
         h("p", { class: "panel empty" }, `Job ${this.#id} has ${tasksText(this.#job)}, not ${this.#number}.`),
       );
     } else {
-      this.#panel = new TaskPanel(this.#context, this.#job, index);
+      this.#panel = new TaskPanel(this.#context, this.#job, index, () =>
+        address(["jobs", this.#id], Object.fromEntries(this.#route.query)),
+      );
       setChildren(this.#side, this.#panel.element);
     }
   }
@@ -249,6 +280,7 @@ class JobPage implements Page {
     const wanted = [
       open && !job.held && isAllowed(this.#context, "hold") && "hold",
       open && job.held && isAllowed(this.#context, "release") && "release",
+      open && job.open === true && isAllowed(this.#context, "close") && "close",
       again > 0 && isAllowed(this.#context, "rerun") && "rerun",
       open && isAllowed(this.#context, "cancel") && "cancel",
     ].filter((one) => one !== false);
@@ -257,6 +289,7 @@ class JobPage implements Page {
     const buttons: Readonly<Record<string, () => HTMLElement>> = {
       hold: () => h("button", { class: "button", onclick: () => void this.#hold() }, "Hold"),
       release: () => h("button", { class: "button main", onclick: () => void this.#release() }, "Release"),
+      close: () => h("button", { class: "button", onclick: () => void this.#close() }, "Close"),
       rerun: () => h("button", { class: "button", onclick: () => void this.#rerun() }, "Rerun failed"),
       cancel: () => h("button", { class: "button destructive", onclick: () => void this.#cancel() }, "Cancel"),
     };
@@ -282,6 +315,16 @@ class JobPage implements Page {
     });
     if (answer !== undefined)
       await runAction(this.#context, "release", { job: this.#id }, () => `job ${this.#id} is released`);
+  }
+
+  async #close(): Promise<void> {
+    const answer = await confirmDialog({
+      title: `Close job ${this.#id}?`,
+      text: "It takes no more tasks, and ends with its last one.",
+      confirmLabel: "Close job",
+    });
+    if (answer !== undefined)
+      await runAction(this.#context, "close", { job: this.#id }, () => `job ${this.#id} takes no more tasks`);
   }
 
   async #rerun(): Promise<void> {
@@ -323,8 +366,6 @@ class JobPage implements Page {
   }
 }
 
-const RATE_WINDOW_MS = 60_000;
-const MIN_RATE_WINDOW_MS = 5_000;
 const STATES = ["succeeded", "failed", "cancelled", "running", "waiting"] as const;
 
 function countsOf(job: Job): Child[] {
@@ -338,65 +379,4 @@ function countsOf(job: Job): Child[] {
       h("span", { class: "muted" }, ` ${percent(job.counters[name], job.count)}`),
     ),
   );
-}
-
-/** The rate at which tasks ended while the page was open, and the remaining time. */
-class RateEstimate {
-  readonly #samples: { readonly at: number; readonly ended: number }[] = [];
-
-  add({ counters }: Job): void {
-    const ended = counters.succeeded + counters.failed + counters.cancelled;
-    this.#samples.push({ at: Date.now(), ended });
-    while ((this.#samples[0]?.at ?? 0) < Date.now() - RATE_WINDOW_MS) this.#samples.shift();
-  }
-
-  remainingMs({ counters }: Job): number | undefined {
-    const [first] = this.#samples;
-    const last = this.#samples.at(-1);
-    if (first === undefined || last === undefined || last.at - first.at < MIN_RATE_WINDOW_MS) return undefined;
-    const perMs = (last.ended - first.ended) / (last.at - first.at);
-    return perMs > 0 ? (counters.waiting + counters.running) / perMs : undefined;
-  }
-}
-
-function factsOf(job: Job, remainingMs: number | undefined): Child[] {
-  const { limits, needs, tags, after, recipe } = job;
-  const facts: Child[] = [];
-  const add = (name: string, value: Child): void => {
-    facts.push(h("div", {}, h("dt", {}, name), h("dd", {}, value)));
-  };
-  add("Tasks", count(job.count));
-  add("Submitted", h("span", { title: moment(job.created) }, ago(job.created)));
-  if (job.ended !== undefined) add("Duration", duration(job.ended - job.created));
-  else if (remainingMs !== undefined) add("Remaining", `about ${duration(remainingMs)}`);
-  add("Kind", recipe.kind);
-  add("Pool", job.pool);
-  if (job.service !== undefined) add("Service", job.service);
-  if (job.priority !== 0) add("Priority", job.priority);
-  const wants = Object.entries(needs).filter(([name, amount]) => name !== "slots" || amount !== 1);
-  if (wants.length > 0) add("Needs", wants.map(([name, amount]) => `${amount} ${name}`).join(", "));
-  if (tags.length > 0) add("Tags", tags.join(", "));
-  if (job.state === "delayed" && job.notBefore !== undefined) add("Starts", moment(job.notBefore));
-  if (job.key !== undefined) add("Key", job.key);
-  if (limits.retries > 0) add("Retries", limits.retries);
-  if (limits.timeLimitMs !== undefined) add("Time limit", duration(limits.timeLimitMs));
-  if (limits.maxFails !== undefined) add("Max failures", count(limits.maxFails));
-  if (limits.maxRunning !== undefined) add("Max running", count(limits.maxRunning));
-  if (limits.named !== undefined) add("Limits", h("a", { href: address(["limits"]) }, limits.named.join(", ")));
-  if (recipe.stdinBytes !== undefined) add("Input", size(recipe.stdinBytes));
-  if (after.length > 0) {
-    add(
-      "After",
-      h(
-        "span",
-        {},
-        ...after.flatMap(({ job: other }, at) => [
-          at > 0 ? ", " : "",
-          h("a", { href: address(["jobs", other]) }, `job ${other}`),
-        ]),
-      ),
-    );
-  }
-  if (job.reason !== undefined) add("Cancel reason", job.reason);
-  return facts;
 }

@@ -1,8 +1,10 @@
 /** The list of jobs, filtered by the query of the address. */
 import { ask } from "../api.js";
 import { h, set, setChildren } from "../dom.js";
+import { plural } from "../format.js";
 import type { PageFactory } from "../page-context.js";
 import { jobTable } from "../parts/job-table.js";
+import { type BulkAction, forEach, Selection } from "../parts/selection.js";
 import { numberIn, type Route, withQuery } from "../route.js";
 
 const STATES = [
@@ -31,13 +33,15 @@ export const jobsPage: PageFactory = (first, context) => {
     class: "search",
   });
   const pool = h("input", { type: "search", placeholder: "Pool", "aria-label": "Pool", class: "search short" });
-  const table = jobTable("Jobs", "No jobs match.");
+  const selection = new Selection<number>(context, "job", ACTIONS);
+  const table = jobTable("Jobs", "No jobs match.", context.permissions.role === "read" ? undefined : selection);
   const pages = h("nav", { class: "pages", "aria-label": "Pages of the list" });
   const element = h(
     "div",
     {},
     h("div", { class: "title" }, h("h1", {}, "Jobs")),
     h("div", { class: "filters" }, chips, h("span", { class: "gap" }), name, pool),
+    selection.element,
     h("section", { class: "panel flush" }, table.element),
     pages,
   );
@@ -73,6 +77,39 @@ export const jobsPage: PageFactory = (first, context) => {
     },
   };
 };
+
+const ACTIONS = actionsOf();
+
+function actionsOf(): BulkAction<number>[] {
+  const each = (name: "hold" | "release" | "cancel", done: string) => (jobs: readonly number[]) =>
+    forEach(
+      jobs,
+      (job) => ask(name, { job }),
+      (many) => `${plural(many, "job")} ${done}`,
+    );
+  const rerun = async (jobs: readonly number[]): Promise<string> => {
+    let tasks = 0;
+    const again = async (job: number): Promise<void> => {
+      tasks += (await ask("rerun", { job })).count;
+    };
+    return forEach(jobs, again, (many) => `${plural(tasks, "task")} of ${plural(many, "job")} will run again`);
+  };
+  return [
+    {
+      label: "Hold",
+      text: "Waiting tasks are not started until the jobs are released.",
+      perform: each("hold", "held"),
+    },
+    { label: "Release", text: "Their waiting tasks may start again.", perform: each("release", "released") },
+    { label: "Rerun", text: "Tasks that failed or were cancelled will run again.", perform: rerun },
+    {
+      label: "Cancel",
+      text: "Waiting tasks will not run, and those at workers will be stopped. Ended tasks do not change.",
+      destructive: true,
+      perform: each("cancel", "cancelled"),
+    },
+  ];
+}
 
 function chip(route: Route, state: string): HTMLAnchorElement {
   const now = route.query.get("state") ?? "all";

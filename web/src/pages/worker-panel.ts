@@ -1,8 +1,8 @@
 /** One worker: its properties and standing, its running tasks, and actions on it. */
 
-import type { Answer } from "../api.js";
+import { type Answer, decodeText } from "../api.js";
 import { type Child, h, set, setChildren, setText, updateRows } from "../dom.js";
-import { count, duration, percent, plural } from "../format.js";
+import { amountOf, count, duration, percent, plural, size } from "../format.js";
 import { isAllowed, type PageContext, runAction } from "../page-context.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
@@ -74,6 +74,7 @@ export class WorkerPanel {
   #showActions(worker: Worker): void {
     const wanted = [
       isAllowed(this.#context, "drain") && worker.connected && !worker.draining && "drain",
+      isAllowed(this.#context, "undrain") && worker.connected && worker.draining && "undrain",
       isAllowed(this.#context, "stop") && worker.connected && "stop",
       isAllowed(this.#context, "forgive") && worker.standing !== "good" && "forgive",
     ].filter((one) => one !== false);
@@ -81,6 +82,7 @@ export class WorkerPanel {
     this.#actions.dataset.shown = wanted.join();
     const buttons: Readonly<Record<string, () => HTMLElement>> = {
       drain: () => h("button", { class: "button", onclick: () => void this.#drain() }, "Drain"),
+      undrain: () => h("button", { class: "button main", onclick: () => void this.#undrain() }, "Undrain"),
       stop: () => h("button", { class: "button destructive", onclick: () => void this.#stop() }, "Stop"),
       forgive: () => h("button", { class: "button main", onclick: () => void this.#forgive() }, "Forgive"),
     };
@@ -95,6 +97,17 @@ export class WorkerPanel {
       confirmLabel: "Drain worker",
     });
     if (answer !== undefined) await runAction(this.#context, "drain", { worker: this.id }, () => `${name} is draining`);
+  }
+
+  async #undrain(): Promise<void> {
+    const name = this.#worker?.name ?? this.id;
+    const answer = await confirmDialog({
+      title: `Undrain ${name}?`,
+      text: "It gets tasks again.",
+      confirmLabel: "Undrain worker",
+    });
+    if (answer !== undefined)
+      await runAction(this.#context, "undrain", { worker: this.id }, () => `${name} gets tasks again`);
   }
 
   async #stop(): Promise<void> {
@@ -128,12 +141,13 @@ export class WorkerPanel {
 
 type Running = Worker["running"][number];
 
-const runningRow = ({ job, number, name }: Running): HTMLLIElement =>
+const runningRow = ({ job, number, name, entry, attempt }: Running): HTMLLIElement =>
   h(
     "li",
     {},
     h("a", { href: address(["jobs", job, "tasks", number]) }, `${job}.${number}`),
-    h("span", { class: "name" }, name),
+    h("span", { class: "name" }, entry === undefined ? name : `${name}: ${decodeText(entry)}`),
+    attempt > 1 && h("span", { class: "muted" }, `attempt ${attempt}`),
     h("time"),
   );
 
@@ -154,7 +168,12 @@ function factsOf(worker: Worker): Child[] {
   add("Pool", pool);
   add("Slots", `${count(usedSlots(worker))} of ${count(total.slots ?? 0)} in use`);
   for (const [name, amount] of Object.entries(total)) {
-    if (name !== "slots") add(name, `${count(amount - (free[name] ?? 0))} of ${count(amount)}`);
+    if (name !== "slots") add(name, `${amountOf(name, amount - (free[name] ?? 0))} of ${amountOf(name, amount)}`);
+  }
+  if (worker.machine !== undefined) {
+    const { cpus, load, memory, freeMemory } = worker.machine;
+    add("CPU", `load ${load.toFixed(1)} on ${plural(cpus, "CPU")}`);
+    add("Memory", `${size(freeMemory)} of ${size(memory)} free`);
   }
   if (prefetched > 0) add("Next", `${count(prefetched)} prefetched`);
   if (requests > 0) add("Requests", count(requests));

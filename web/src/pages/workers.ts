@@ -1,10 +1,11 @@
 /** Workers: a list of any length, in the order in which they are used next, and one worker in detail. */
 import { type Answer, ask } from "../api.js";
 import { type Child, h, set, setChildren, setText } from "../dom.js";
-import { count, duration, plural } from "../format.js";
-import type { Page, PageContext, PageFactory } from "../page-context.js";
+import { amountOf, count, duration, percent, plural } from "../format.js";
+import { isAllowed, type Page, type PageContext, type PageFactory } from "../page-context.js";
 import { badge } from "../parts/badge.js";
 import { Meter } from "../parts/progress-bar.js";
+import { type BulkAction, forEach, Selection } from "../parts/selection.js";
 import { VirtualGrid } from "../parts/virtual-grid.js";
 import { type Route, withQuery } from "../route.js";
 import { debounceInput } from "./jobs.js";
@@ -19,6 +20,40 @@ const ORDERS = {
 type Order = keyof typeof ORDERS;
 const STATES = ["all", "connected", "busy", "idle", "draining", "disconnected", "suspended", "banned"] as const;
 const PAGE = 100;
+
+const ACTIONS: readonly BulkAction<string>[] = [
+  {
+    label: "Drain",
+    text: "They get no more tasks. Running tasks continue, waiting ones go to other workers.",
+    perform: (ids) =>
+      forEach(
+        ids,
+        (worker) => ask("drain", { worker }),
+        (many) => `${plural(many, "worker")} ${many === 1 ? "is" : "are"} draining`,
+      ),
+  },
+  {
+    label: "Undrain",
+    text: "They get tasks again.",
+    perform: (ids) =>
+      forEach(
+        ids,
+        (worker) => ask("undrain", { worker }),
+        (many) => `${plural(many, "worker")} ${many === 1 ? "gets" : "get"} tasks again`,
+      ),
+  },
+  {
+    label: "Stop",
+    text: "They finish their running tasks, then end. To use them again, start them on their machines.",
+    destructive: true,
+    perform: (ids) =>
+      forEach(
+        ids,
+        (worker) => ask("stop", { worker }),
+        (many) => `${plural(many, "worker")} will stop`,
+      ),
+  },
+];
 
 export const workersPage: PageFactory = (route, context) => new WorkersPage(route, context);
 
@@ -45,12 +80,15 @@ class WorkersPage implements Page {
   constructor(route: Route, context: PageContext) {
     this.#context = context;
     this.#route = route;
+    const selection = new Selection<string>(context, "worker", ACTIONS);
     this.#grid = new VirtualGrid<Worker>({
       label: "Workers",
       rowHeight: 36,
       columns: COLUMNS,
       itemAt: (index) => this.#items.get(index),
       keyOf: ({ id }) => id,
+      ...(isAllowed(context, "drain") ? { selection } : {}),
+      selectionLabel: ({ name }) => `worker ${name}`,
       onOpen: ({ id }) => context.navigate(withQuery(this.#route, { worker: id })),
       onView: () => {
         if (this.#hasUnloadedRows()) context.refresh();
@@ -69,6 +107,7 @@ class WorkersPage implements Page {
       { class: "workers" },
       h("div", { class: "title" }, h("h1", {}, "Workers"), this.#countLabel),
       h("div", { class: "filters" }, this.#chips, h("span", { class: "gap" }), this.#find, this.#order),
+      selection.element,
       h(
         "div",
         { class: "worker-split" },
@@ -147,24 +186,14 @@ class WorkersPage implements Page {
       this.#panel = undefined;
       return;
     }
-    let worker = [...this.#items.values()].find((one) => one.id === id);
-    // It may not be in view.
-    if (worker === undefined) {
-      const name = this.#panel?.id === id ? this.#panel.name : undefined;
-      const found = await ask(
-        "workerPage",
-        { limit: 500, ...(name === undefined ? {} : { find: name }) },
-        { signal, shared: true },
-      );
-      worker = found.workers.find((one) => one.id === id);
-    }
+    const { workers } = await ask("workerPage", { id, limit: 1 }, { signal, shared: true });
     if (this.#panel?.id !== id) {
       this.#panel = new WorkerPanel(this.#context, id, () =>
         this.#context.navigate(withQuery(this.#route, { worker: undefined })),
       );
       setChildren(this.#side, this.#panel.element);
     }
-    this.#panel.update(worker);
+    this.#panel.update(workers[0]);
   }
 
   #showFilters(): void {
@@ -217,6 +246,20 @@ function runs({ running, tasks, requests }: Worker): string {
   return `${first.job}.${first.number}${since}${tasks > 1 ? `, ${count(tasks - 1)} more` : ""}`;
 }
 
+const resourcesAndTags = ({ total, free, tags }: Worker): string => {
+  const resources = Object.entries(total).filter(([name]) => name !== "slots");
+  const used = resources.map(
+    ([name, amount]) => `${name} ${amountOf(name, amount - (free[name] ?? 0))}/${amountOf(name, amount)}`,
+  );
+  return [...used, ...tags].join(", ");
+};
+
+const machineText = ({ machine }: Worker): string => {
+  if (machine === undefined) return "";
+  const { cpus, load, memory, freeMemory } = machine;
+  return `${load.toFixed(1)}/${cpus}, ${percent(memory - freeMemory, memory)}`;
+};
+
 const COLUMNS = [
   { head: "Next", name: "position", cell: ({ position }: Worker) => count(position + 1) },
   { head: "Name", name: "name", cell: ({ name }: Worker) => name },
@@ -225,6 +268,8 @@ const COLUMNS = [
   { head: "Address", name: "address", cell: ({ address = "" }: Worker) => address },
   { head: "Pool", name: "pool", cell: ({ pool }: Worker) => pool },
   { head: "Slots", name: "slots", cell: slotBar },
+  { head: "Load, memory", name: "machine", cell: machineText },
+  { head: "Resources and tags", name: "resources", cell: resourcesAndTags },
   {
     head: "Succeeded",
     name: "stats",

@@ -100,7 +100,7 @@ export class Chart {
           size: 22,
           gap: 4,
         },
-        { ...axis, grid, values: (_plot, splits) => splits.map(format), size: 54, space: 34 },
+        { ...axis, grid, values: (_plot, splits) => withoutRepeats(splits.map(format)), size: 54, space: 34 },
       ],
       series: [
         {},
@@ -135,6 +135,10 @@ export class Chart {
     this.#canvas.setAttribute("aria-label", `${title}, chart over time. Now: ${words}`);
   }
 }
+
+/** A small range has labels that are equal once they are rounded. */
+const withoutRepeats = (labels: readonly string[]): string[] =>
+  labels.map((label, at) => (label === labels[at - 1] ? "" : label));
 
 function withGaps(at: readonly number[], columns: readonly (readonly number[])[], stepMs: number): uPlot.AlignedData {
   const times: number[] = [];

@@ -6,6 +6,7 @@ const PATHS: Readonly<Record<string, string>> = {
   jobs: "M2.5 4h11M2.5 8h11M2.5 12h7",
   schedules: "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12M8 5v3l2.5 1.5",
   workers: "M2.5 3.5h11v6h-11zM6 12.5h4M8 9.5v3",
+  allocators: "M2.5 11h5v2.5h-5zM8.5 11h5v2.5h-5zM5.5 7h5v2.5h-5zM8 1.5v4M6 3.5l2-2 2 2",
   services: "M8 2.5v3M8 10.5v3M2.5 8h3M10.5 8h3M8 5.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5",
   limits: "M2.5 12a5.5 5.5 0 1 1 11 0M8 12l3-4",
   brokers: "M8 2l5 3v6l-5 3-5-3V5zM8 8v6M8 8l5-3M8 8L3 5",
@@ -16,6 +17,7 @@ const PATHS: Readonly<Record<string, string>> = {
   dark: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5",
   system: "M2.5 3h11v7.5h-11zM6 13.5h4",
   close: "M4 4l8 8M12 4l-8 8",
+  check: "M3 8.5l3 3 7-7",
   next: "M6 3.5L10.5 8 6 12.5",
 };
 

@@ -5,6 +5,7 @@ import { ago, brief, count, duration, percent } from "../format.js";
 import { address } from "../route.js";
 import { badge, setBadge } from "./badge.js";
 import { ProgressBar } from "./progress-bar.js";
+import type { Selection } from "./selection.js";
 import { type Column, Table } from "./table.js";
 
 type JobView = Answer<"jobs">["jobs"][number];
@@ -97,5 +98,18 @@ const COLUMNS: readonly Column<JobView>[] = [
   },
 ];
 
-export const jobTable = (caption: string, empty: string): Table<JobView> =>
-  new Table(caption, COLUMNS, ({ id }) => id, empty);
+export function jobTable(caption: string, empty: string, selection?: Selection<number>): Table<JobView> {
+  const box: Column<JobView>[] =
+    selection === undefined
+      ? []
+      : [
+          {
+            head: selection.boxOfAll(() => table.items.map(({ id }) => id)),
+            make: ({ id }) => selection.box(id, `job ${id}`),
+            show: () => {},
+            minor: true,
+          },
+        ];
+  const table = new Table<JobView>(caption, [...box, ...COLUMNS], ({ id }) => id, empty);
+  return table;
+}

@@ -2,7 +2,7 @@
 import { type Child, h, set, setChildren, updateRows } from "../dom.js";
 
 export interface Column<Item> {
-  readonly head: string;
+  readonly head: Child;
   /** Numbers are aligned to the right. */
   readonly number?: true;
   /** Hidden on a narrow page. */
@@ -21,6 +21,7 @@ export class Table<Item> {
   readonly #table: HTMLTableElement;
   readonly #columns: readonly Column<Item>[];
   readonly #keyOf: (item: Item) => string | number;
+  items: readonly Item[] = [];
 
   constructor(
     caption: string,
@@ -43,6 +44,7 @@ export class Table<Item> {
   }
 
   update(items: readonly Item[], empty?: string): void {
+    this.items = items;
     updateRows(
       this.#body,
       items,

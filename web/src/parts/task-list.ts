@@ -1,22 +1,23 @@
 /** Tasks of a job in one state, loaded page by page while scrolling. Only the page in view is refreshed. */
-import { type Answer, ask } from "../api.js";
-import type { Child } from "../dom.js";
+import { type Answer, ask, decodeText } from "../api.js";
 import { h, set } from "../dom.js";
-import { count, duration } from "../format.js";
-import { badge } from "./badge.js";
+import { count, duration, plural, size } from "../format.js";
+import { isAllowed, type PageContext } from "../page-context.js";
+import { type BulkAction, Selection } from "./selection.js";
 import { VirtualGrid } from "./virtual-grid.js";
 
-export const LISTED_STATES = ["failed", "running", "succeeded", "cancelled"] as const;
+export const LISTED_STATES = ["failed", "running", "waiting", "succeeded", "cancelled"] as const;
 export type ListedState = (typeof LISTED_STATES)[number];
 
 interface Item {
   readonly index: number;
   readonly number: number;
-  readonly state: string;
+  readonly entry: string;
   readonly worker: string;
-  readonly attempt: number;
+  readonly attempt: string;
   readonly took: string;
   readonly outcome: string;
+  readonly used: string;
 }
 
 interface TaskPage {
@@ -33,27 +34,28 @@ export class TaskList {
   readonly #grid: VirtualGrid<Item>;
   readonly #empty = h("p", { class: "empty" });
   readonly #requestRefresh: () => void;
+  readonly #selection: Selection<number>;
+  #entry = "";
   #state: ListedState;
   #pages: TaskPage[] = [];
   #open: number | undefined;
 
-  constructor(job: number, state: ListedState, open: (number: number) => void, requestRefresh: () => void) {
+  constructor(job: number, state: ListedState, context: PageContext, open: (number: number) => void) {
     this.#job = job;
     this.#state = state;
-    this.#requestRefresh = requestRefresh;
+    this.#requestRefresh = () => context.refresh();
+    this.#selection = new Selection<number>(context, "task", actionsOn(job));
     this.#grid = new VirtualGrid<Item>({
       label: "Tasks",
       rowHeight: 30,
       columns: [
         { head: "Task", name: "task", cell: ({ number }) => count(number) },
-        { head: "State", name: "state", cell: ({ state }): Child => badge(state) },
+        { head: "Entry", name: "entry", cell: ({ entry }) => entry },
         { head: "Outcome", name: "outcome", cell: ({ outcome }) => outcome },
         { head: "Duration", name: "took", cell: ({ took }) => took },
-        {
-          head: "Worker",
-          name: "worker",
-          cell: ({ worker, attempt }) => (attempt > 1 ? `${worker}, attempt ${attempt}` : worker),
-        },
+        { head: "CPU, memory", name: "used", cell: ({ used }) => used },
+        { head: "Attempt", name: "attempt", cell: ({ attempt }) => attempt },
+        { head: "Worker", name: "worker", cell: ({ worker }) => worker },
       ],
       itemAt: (at) => this.#itemAt(at),
       keyOf: ({ index }) => index,
@@ -61,18 +63,23 @@ export class TaskList {
       onView: () => {
         if (this.#endInView()) this.#requestRefresh();
       },
+      ...(isAllowed(context, "cancel") ? { selection: this.#selection } : {}),
+      selectionLabel: ({ number }) => `task ${number}`,
     });
-    this.element = h("div", { class: "task-list" }, this.#grid.element, this.#empty);
+    this.element = h("div", { class: "task-list" }, this.#selection.element, this.#grid.element, this.#empty);
   }
 
   close(): void {
     this.#grid.close();
   }
 
-  setState(state: ListedState): void {
-    if (state === this.#state) return;
+  /** Tasks in this state, with this text in their entry; `*` is any text. */
+  show(state: ListedState, entry: string): void {
+    if (state === this.#state && entry === this.#entry) return;
     this.#state = state;
+    this.#entry = entry;
     this.#pages = [];
+    this.#selection.clear();
     this.#grid.toTop();
   }
 
@@ -88,9 +95,9 @@ export class TaskList {
   }
 
   async #loadPage(signal: AbortSignal, pageNumber: number, from: number): Promise<void> {
-    const state = this.#state;
-    const page = await this.#fetchPage(signal, state, from);
-    if (state !== this.#state) return;
+    const [state, entry] = [this.#state, this.#entry];
+    const page = await this.#fetchPage(signal, from);
+    if (state !== this.#state || entry !== this.#entry) return;
     const before = this.#pages[pageNumber];
     this.#pages[pageNumber] = page;
     // The pages after it have changed.
@@ -98,25 +105,36 @@ export class TaskList {
     this.#update();
   }
 
-  async #fetchPage(signal: AbortSignal, state: ListedState, from: number): Promise<TaskPage> {
-    const input = { job: this.#job, from, limit: PAGE };
+  async #fetchPage(signal: AbortSignal, from: number): Promise<TaskPage> {
+    const [state, entry] = [this.#state, this.#entry];
+    const glob = entry === "" ? {} : { entry: entry.includes("*") ? entry : `*${entry}*` };
+    const input = { job: this.#job, from, limit: PAGE, entries: true, ...glob };
+    const shared = { signal, shared: true };
     if (state === "running") {
-      const { tasks, next } = await ask("running", input, { signal, shared: true });
+      const { tasks, next } = await ask("running", input, shared);
       return { from, items: tasks.map(runningItem), next };
     }
-    const { tasks, next } = await ask("tasks", { ...input, state: [state] }, { signal, shared: true });
+    if (state === "waiting") {
+      const { tasks, next } = await ask("waiting", input, shared);
+      return { from, items: tasks.map(waitingItem), next };
+    }
+    const { tasks, next } = await ask("tasks", { ...input, state: [state] }, shared);
     return { from, items: tasks.map(endedItem), next };
   }
 
   #update(): void {
-    const known = this.#pages.reduce((sum, { items }) => sum + items.length, 0);
-    // Without an outcome there is more space for the worker. Handlers may report progress, which has its place.
-    const outcomes = this.#pages.some(({ items }) => items.some(({ outcome }) => outcome !== ""));
-    this.element.classList.toggle("of-running", this.#state === "running" && !outcomes);
-    this.#grid.update(known, this.#open);
-    set(this.#grid.element, "hidden", known === 0);
-    set(this.#empty, "hidden", known > 0);
-    this.#empty.textContent = this.#state === "running" ? "No task runs." : `No task has ${this.#state}.`;
+    const items = this.#pages.flatMap((page) => page.items);
+    // Columns without content leave their space to the others.
+    for (const name of ["entry", "outcome", "used", "worker", "took", "attempt"] as const)
+      this.element.classList.toggle(`no-${name}`, !items.some((item) => item[name] !== ""));
+    this.#grid.update(items.length, this.#open);
+    set(this.#grid.element, "hidden", items.length === 0);
+    set(this.#empty, "hidden", items.length > 0);
+    const what = this.#entry === "" ? "" : " with such an entry";
+    this.#empty.textContent =
+      this.#state === "running" || this.#state === "waiting"
+        ? `No task${what} ${this.#state === "running" ? "runs" : "waits"}.`
+        : `No task${what} has ${this.#state === "cancelled" ? "been cancelled while it ran" : this.#state}.`;
   }
 
   #itemAt(at: number): Item | undefined {
@@ -143,9 +161,42 @@ export class TaskList {
   }
 }
 
+function actionsOn(job: number): BulkAction<number>[] {
+  const ranges = (indices: readonly number[]) => indices.map((index) => ({ first: index, last: index }));
+  return [
+    {
+      label: "Rerun",
+      text: "Those that have ended will run again. Their results so far become earlier attempts.",
+      perform: async (indices) => {
+        const { count: many } = await ask("rerun", { job, states: [...ENDS], tasks: ranges(indices) });
+        return many === 0 ? "nothing to run again" : `${plural(many, "task")} of job ${job} will run again`;
+      },
+    },
+    {
+      label: "Cancel",
+      text: "Those that wait will not run, and those at workers will be stopped. Ended tasks do not change.",
+      destructive: true,
+      perform: async (indices) => {
+        await ask("cancel", { job, tasks: ranges(indices) });
+        return `${plural(indices.length, "task")} of job ${job} ${indices.length === 1 ? "is" : "are"} cancelled`;
+      },
+    },
+  ];
+}
+
+const ENDS = ["succeeded", "failed", "cancelled"] as const;
+
+const entryText = (entry: Answer<"tasks">["tasks"][number]["entry"]): string =>
+  entry === undefined ? "" : decodeText(entry);
+const attemptText = (attempt: number): string => (attempt > 1 ? count(attempt) : "");
+
 function endedItem(task: Answer<"tasks">["tasks"][number]): Item {
-  const { index, number, state, worker, attempt, started, ended } = task;
-  return { index, number, state, worker, attempt, took: duration(ended - started), outcome: describeOutcome(task) };
+  const { index, number, worker, attempt, started, ended, cpuMs, peakMemory } = task;
+  const used = [cpuMs !== undefined && duration(cpuMs), peakMemory !== undefined && size(peakMemory)];
+  return {
+    ...{ index, number, worker, entry: entryText(task.entry), attempt: attemptText(attempt) },
+    ...{ took: duration(ended - started), outcome: describeOutcome(task), used: used.filter(Boolean).join(", ") },
+  };
 }
 
 export function describeOutcome({
@@ -160,7 +211,13 @@ export function describeOutcome({
 }
 
 function runningItem(task: Answer<"running">["tasks"][number]): Item {
-  const { index, number, worker, attempt, startedAt, progress = "" } = task;
+  const { index, number, worker, attempt, startedAt, progress = "", entry } = task;
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return { index, number, state: "running", worker, attempt, took, outcome: progress };
+  const text = entryText(entry);
+  return { index, number, entry: text, worker, attempt: attemptText(attempt), took, outcome: progress, used: "" };
+}
+
+function waitingItem({ index, number, worker = "", entry }: Answer<"waiting">["tasks"][number]): Item {
+  const outcome = worker === "" ? "" : "prefetched";
+  return { index, number, entry: entryText(entry), worker, attempt: "", took: "", outcome, used: "" };
 }

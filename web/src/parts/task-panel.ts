@@ -2,11 +2,13 @@
 import { taskNumber } from "../../../src/model/task-numbers.js";
 import { type Answer, ask, decodeText } from "../api.js";
 import { type Child, h, set, setChildren, setText } from "../dom.js";
-import { count, duration, moment } from "../format.js";
+import { count, duration, moment, sentence, size } from "../format.js";
 import { isAllowed, type PageContext, runAction } from "../page-context.js";
 import { address } from "../route.js";
 import { badge, setBadge } from "./badge.js";
 import { confirmDialog } from "./confirm-dialog.js";
+import { icon } from "./icons.js";
+import { commandOf } from "./job-facts.js";
 import { OutputView } from "./output-view.js";
 import { describeOutcome } from "./task-list.js";
 
@@ -17,12 +19,14 @@ export class TaskPanel {
   readonly index: number;
   readonly #context: PageContext;
   readonly #job: number;
+  readonly #jobCommand: string;
   /** JOB.TASK, as the command line takes it. */
   readonly #name: string;
   readonly #state = badge("waiting");
   readonly #reason = h("p", { class: "reason" });
   readonly #facts = h("dl", { class: "facts" });
   readonly #entry = h("p", { class: "entry mono", hidden: true });
+  readonly #command = h("pre", { class: "recipe", hidden: true, tabindex: 0, "aria-label": "Command of the task" });
   readonly #actions = h("div", { class: "actions" });
   readonly #attempts = h("nav", { class: "chips", "aria-label": "Attempts", hidden: true });
   readonly #output: OutputView;
@@ -30,13 +34,21 @@ export class TaskPanel {
   #chosen: number | undefined;
   #shown = "";
 
-  constructor(context: PageContext, job: Answer<"job">, index: number) {
+  constructor(context: PageContext, job: Answer<"job">, index: number, jobAddress: () => string) {
     const number = taskNumber(job, index);
     this.#context = context;
     this.#job = job.id;
+    this.#jobCommand = commandOf(job);
     this.index = index;
     this.#name = `${job.id}.${number}`;
     this.#output = new OutputView(context, job.id, index, this.#name);
+    // The address keeps what the list shows by then.
+    const toJob = (): void => closeLink.setAttribute("href", jobAddress());
+    const closeLink = h(
+      "a",
+      { class: "button quiet", href: jobAddress(), "aria-label": "Close", onclick: toJob },
+      icon("close"),
+    );
     this.element = h(
       "section",
       { class: "task panel", "aria-label": `Task ${number}` },
@@ -47,9 +59,11 @@ export class TaskPanel {
         this.#state,
         h("span", { class: "gap" }),
         this.#actions,
+        closeLink,
       ),
       this.#reason,
       this.#entry,
+      this.#command,
       this.#facts,
       this.#attempts,
       this.#output.element,
@@ -67,6 +81,9 @@ export class TaskPanel {
     const task = await ask("task", { job: this.#job, index: this.index }, { signal, shared: true });
     setBadge(this.#state, task.state);
     setText(this.#reason, task.state === "waiting" ? `Why? ${sentence(task.reason)}` : sentence(task.reason));
+    // A command without placeholders stands above the list already.
+    set(this.#command, "hidden", task.command === undefined || task.command === this.#jobCommand);
+    setText(this.#command, task.command ?? "");
     setChildren(this.#facts, ...factsOf(task));
     this.#showAttempts(task);
     this.#showActions(task);
@@ -166,9 +183,6 @@ export class TaskPanel {
   }
 }
 
-const sentence = (text: string): string =>
-  `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
-
 function factsOf({ worker, attempt, result }: Task): Child[] {
   const facts: Child[] = [];
   const add = (name: string, value: Child): void => {
@@ -180,6 +194,8 @@ function factsOf({ worker, attempt, result }: Task): Child[] {
     add("Duration", duration(result.ended - result.started));
     add("Started", moment(result.started));
     add("Ended", moment(result.ended));
+    if (result.cpuMs !== undefined) add("CPU", duration(result.cpuMs));
+    if (result.peakMemory !== undefined) add("Peak memory", size(result.peakMemory));
     const outcome = describeOutcome(result);
     if (outcome !== "" && result.error === undefined) add("Outcome", outcome);
   }

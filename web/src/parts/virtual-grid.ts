@@ -3,6 +3,7 @@
  * opens the marked row. Screen readers get the number of rows and the positions of those rendered.
  */
 import { type Child, h, set, setChildren } from "../dom.js";
+import type { Selection } from "./selection.js";
 
 interface GridColumn<Item> {
   readonly head: string;
@@ -18,6 +19,9 @@ interface GridOptions<Item> {
   readonly itemAt: (index: number) => Item | undefined;
   readonly keyOf: (item: Item) => string | number;
   readonly onOpen: (item: Item) => void;
+  /** Rows have a box in front, which Space changes for the marked row. */
+  readonly selection?: Selection<string | number>;
+  readonly selectionLabel?: (item: Item) => string;
   /** Other rows are in view. */
   readonly onView?: () => void;
 }
@@ -45,9 +49,15 @@ export class VirtualGrid<Item> {
   #openKey: string | number | undefined;
 
   constructor(options: GridOptions<Item>) {
-    this.#options = options;
-    const { label, columns } = options;
-    const heads = columns.map(({ head, name }) => h("div", { role: "columnheader", class: `cell cell-${name}` }, head));
+    this.#options = withBoxes(options);
+    const { label, columns } = this.#options;
+    const heads = columns.map(({ head, name }) =>
+      h(
+        "div",
+        { role: "columnheader", class: `cell cell-${name}` },
+        name === BOX ? this.#options.selection?.boxOfAll(() => this.#knownKeys()) : head,
+      ),
+    );
     const head = h("div", { role: "row", class: "grid-row grid-head", "aria-rowindex": 1 }, ...heads);
     this.#scroller.append(this.#body);
     this.element = h(
@@ -89,6 +99,16 @@ export class VirtualGrid<Item> {
     this.#marked = -1;
   }
 
+  /** Of the rows whose items are known, a thousand at most. */
+  #knownKeys(): (string | number)[] {
+    const keys: (string | number)[] = [];
+    for (let at = 0; at < Math.min(this.#count, 1_000); at++) {
+      const item = this.#options.itemAt(at);
+      if (item !== undefined) keys.push(this.#options.keyOf(item));
+    }
+    return keys;
+  }
+
   #onScroll(): void {
     this.#render();
     this.#options.onView?.();
@@ -121,6 +141,8 @@ export class VirtualGrid<Item> {
       if (typeof content === "string" || typeof content === "number") {
         if (element.textContent !== String(content)) element.textContent = String(content);
       } else if (Array.isArray(content)) setChildren(element, ...(content as readonly Child[]));
+      // Inserted again, a box would lose the focus.
+      else if (content instanceof Node && element.firstChild === content) return;
       else setChildren(element, content as Child);
     });
   }
@@ -134,7 +156,7 @@ export class VirtualGrid<Item> {
     );
     element.style.top = `${index * this.#options.rowHeight}px`;
     element.addEventListener("click", (event) => {
-      if (event.target instanceof Element && event.target.closest("a, button") !== null) return;
+      if (event.target instanceof Element && event.target.closest("a, button, input, .cell-box") !== null) return;
       this.#mark(index);
       this.#open(index);
     });
@@ -156,8 +178,10 @@ export class VirtualGrid<Item> {
       End: this.#count - 1,
     };
     const to = steps[event.key];
+    const marked = this.#options.itemAt(this.#marked);
     if (to !== undefined) this.#mark(Math.max(0, Math.min(this.#count - 1, to)));
     else if (event.key === "Enter") this.#open(this.#marked);
+    else if (event.key === " " && marked !== undefined) this.#options.selection?.toggle(this.#options.keyOf(marked));
     else return;
     event.preventDefault();
   }
@@ -176,4 +200,13 @@ export class VirtualGrid<Item> {
     const item = this.#options.itemAt(index);
     if (item !== undefined) this.#options.onOpen(item);
   }
+}
+
+const BOX = "box";
+
+function withBoxes<Item>(options: GridOptions<Item>): GridOptions<Item> {
+  const { selection, selectionLabel, keyOf, columns } = options;
+  if (selection === undefined) return options;
+  const cell = (item: Item): Child => selection.box(keyOf(item), selectionLabel?.(item) ?? String(keyOf(item)));
+  return { ...options, columns: [{ head: "", name: BOX, cell }, ...columns] };
 }

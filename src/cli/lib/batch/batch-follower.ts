@@ -6,7 +6,7 @@ import type { Client } from "../../../client/client.js";
 import type { TakeOutput } from "../../../client/follow.js";
 import { EndedTasks } from "../../../model/ended-tasks.js";
 import type { JobEnd } from "../../../model/job.js";
-import type { JobProgress } from "../../../model/progress.js";
+import type { JobProgress } from "../../../model/outcome.js";
 import { rangesOf } from "../../../model/ranges.js";
 import { pages } from "../views.js";
 import { groupsToPrint, type PrintableTask } from "./output-printer.js";

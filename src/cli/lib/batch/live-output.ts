@@ -1,22 +1,102 @@
 /**
- * Prints the output of a single task as it arrives, stdout and stderr separately. The broker stores output up to a cap
- * and relays the rest. Both are joined by their offsets.
+ * Prints the output of tasks as it arrives, stdout and stderr separately. The broker stores output up to a cap and
+ * relays the rest. Both are joined by their offsets.
  */
 
-import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../../../client/client.js";
 import type { TaskOutput } from "../../../protocols/laboro/messages.js";
-import type { OutputWriter } from "../output-writer.js";
 import type { OperationOutput, TaskView } from "../views.js";
-import type { PrintableTask } from "./output-printer.js";
+import type { PrintableTask, TaskWriter } from "./output-printer.js";
 
 type Page = OperationOutput<"output">;
 
 const WAIT_MS = 5_000;
 const PAUSE_MS = 20;
+/** How many tasks are printed live: each is a pending request, of which a connection may have 250. */
+const MAX_LIVE = 64;
 
-export class LiveOutput {
-  readonly #writer: OutputWriter;
+/** Repeats `act` with a new client after the broker has disconnected. */
+type WithRetry = <T>(act: (client: Client) => Promise<T>) => Promise<T>;
+
+interface LiveDependencies {
+  readonly enabled: boolean;
+  readonly job: number;
+  readonly withRetry: WithRetry;
+  readonly writerOf: (index: number) => TaskWriter;
+  /** The output of these tasks was printed, except for `missingBytes`. */
+  readonly onPrinted: (tasks: readonly TaskView[], missingBytes: number) => void;
+}
+
+export class LiveTasks {
+  readonly #deps: LiveDependencies;
+  readonly #live = new Map<number, { readonly output: LiveOutput; readonly printed: Promise<void> }>();
+  /** Tasks whose output is printed when they end. */
+  readonly #grouped = new Set<number>();
+  /** The attempt that was printed live to its end. */
+  readonly #printed = new Map<number, number>();
+
+  constructor(deps: LiveDependencies) {
+    this.#deps = deps;
+  }
+
+  /** Returns undefined if the task is not printed live. */
+  take(output: TaskOutput): Promise<void> | undefined {
+    if (output.attempt <= (this.#printed.get(output.index) ?? 0)) return Promise.resolve();
+    return this.#find(output.index)?.take(output);
+  }
+
+  /** There is output of these tasks to be read from the broker. */
+  outputStored(tasks: readonly { readonly index: number }[]): void {
+    for (const { index } of tasks) this.#find(index)?.outputStored();
+  }
+
+  /** Returns when the tasks that are printed live are printed to their end. The result is the other tasks. */
+  async finish(tasks: readonly PrintableTask[]): Promise<PrintableTask[]> {
+    for (const task of tasks) this.#live.get(task.index)?.output.taskEnded(task);
+    const others: PrintableTask[] = [];
+    for (const task of tasks) {
+      const { index, attempt } = task;
+      this.#grouped.delete(index);
+      const live = this.#live.get(index);
+      if (live === undefined) {
+        if (this.#printed.get(index) !== attempt) others.push(task);
+        continue;
+      }
+      await live.printed;
+      this.#live.delete(index);
+      this.#printed.set(index, attempt);
+      this.#deps.onPrinted([task], live.output.missingBytes);
+    }
+    return others;
+  }
+
+  /** No more tasks end: what others have written so far stays as it is. */
+  async stop(): Promise<void> {
+    for (const { output } of this.#live.values()) output.stop();
+    await Promise.all([...this.#live.values()].map(({ printed }) => printed));
+  }
+
+  #find(index: number): LiveOutput | undefined {
+    const { enabled, job, withRetry, writerOf } = this.#deps;
+    const known = this.#live.get(index);
+    if (known !== undefined || !enabled || this.#grouped.has(index)) return known?.output;
+    if (this.#live.size >= MAX_LIVE) {
+      this.#grouped.add(index);
+      return undefined;
+    }
+    const output = new LiveOutput(writerOf(index), job, index);
+    const printed = output.print(withRetry);
+    // It is awaited later.
+    printed.catch(() => {});
+    this.#live.set(index, { output, printed });
+    return output;
+  }
+}
+
+class LiveOutput {
+  readonly #writer: TaskWriter;
+  readonly #job: number;
+  readonly #index: number;
   readonly #relayed: { readonly output: TaskOutput; readonly taken: () => void }[] = [];
   #wake: () => void = () => {};
   #attempt: number | undefined;
@@ -25,21 +105,19 @@ export class LiveOutput {
   #ended: PrintableTask | undefined;
   /** The broker has stored output of the task. */
   #stored = false;
+  #stopped = false;
   #closed = false;
 
-  constructor(writer: OutputWriter) {
+  constructor(writer: TaskWriter, job: number, index: number) {
     this.#writer = writer;
+    this.#job = job;
+    this.#index = index;
   }
 
   /** Bytes of the ended task that could not be printed. */
   get missingBytes(): number {
     const { outputBytes = 0 } = this.#ended ?? {};
-    return this.#missing + Math.max(0, outputBytes - this.#position);
-  }
-
-  /** The task, once it has ended. */
-  get ended(): TaskView | undefined {
-    return this.#ended;
+    return this.#writer.stopped ? 0 : this.#missing + Math.max(0, outputBytes - this.#position);
   }
 
   /** Resolves when the output was printed, so that a slow reader slows the task down. */
@@ -63,31 +141,48 @@ export class LiveOutput {
     this.#wake();
   }
 
-  /** Returns when the task has ended and its output is printed, or the writer was stopped. */
-  async print(currentClient: () => Client, job: number, stop: AbortSignal): Promise<void> {
-    stop.addEventListener("abort", () => this.#wake(), { once: true });
-    let asked: Promise<{ readonly page: Page | undefined }> | undefined;
-    while (!stop.aborted && !this.#writer.stopped) {
-      const woken = new Promise<void>((resolve) => {
-        this.#wake = resolve;
+  stop(): void {
+    this.#stopped = true;
+    this.#wake();
+  }
+
+  /** Returns when the task has ended and its output is printed, or this or the writer was stopped. */
+  async print(withRetry: WithRetry): Promise<void> {
+    const done = new AbortController();
+    const askFrom = (from: number): Promise<{ readonly page: Page }> =>
+      withRetry(async (client) => {
+        const { signal } = done;
+        const task = { job: this.#job, index: this.#index };
+        return { page: await client.ask("output", { ...task, from, waitMs: WAIT_MS }, { signal }) };
       });
-      if (await this.#printRelayed()) continue;
-      if (this.#ended !== undefined && (await this.#printSmall(this.#ended))) break;
-      if (!this.#stored && this.#ended === undefined) {
-        await woken;
-        continue;
+    let asked: Promise<{ readonly page: Page }> | undefined;
+    try {
+      while (!this.#stopped && !this.#writer.stopped) {
+        const woken = new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        if (await this.#printRelayed()) continue;
+        if (this.#ended !== undefined && (await this.#printSmall(this.#ended))) break;
+        if (!this.#stored && this.#ended === undefined) {
+          await woken;
+          continue;
+        }
+        asked ??= askFrom(this.#position);
+        // Only promises that settle soon: a promise that stays pending keeps the result of every race in memory, and so
+        // all of the output.
+        const found = await Promise.race([asked, woken]);
+        if (typeof found !== "object") continue;
+        asked = undefined;
+        if (await this.#printPage(found.page)) break;
       }
-      asked ??= nextPage(currentClient(), job, this.#position).then((page) => ({ page }));
-      // Only promises that settle soon: a promise that stays pending keeps the result of every race in memory, and so
-      // all of the output.
-      const found = await Promise.race([asked, woken]);
-      if (typeof found !== "object") continue;
-      asked = undefined;
-      if (await this.#printPage(found.page)) break;
+    } finally {
+      asked?.catch(() => {});
+      done.abort();
+      // Callers of `take` must not wait for output that is never printed.
+      this.#closed = true;
+      for (const { taken } of this.#relayed.splice(0)) taken();
     }
-    // Callers of `take` must not wait for output that is never printed.
-    this.#closed = true;
-    for (const { taken } of this.#relayed.splice(0)) taken();
+    await this.#writer.end?.();
   }
 
   /** Returns true if that was all that was left of the output. */
@@ -104,9 +199,9 @@ export class LiveOutput {
   }
 
   /** Returns true when the task has ended and this was the last of its output. */
-  async #printPage(page: Page | undefined): Promise<boolean> {
+  async #printPage(page: Page): Promise<boolean> {
     // Between the end of an attempt and its record, the broker does not say to which attempt the output belongs.
-    if (page === undefined || (page.attempt === undefined && page.pieces.length > 0)) {
+    if (page.attempt === undefined && page.pieces.length > 0) {
       await pause();
       return false;
     }
@@ -147,6 +242,7 @@ export class LiveOutput {
   #beginAttempt(attempt: number): boolean {
     if (this.#attempt !== undefined && attempt <= this.#attempt) return false;
     const restart = this.#position > 0;
+    if (restart) void this.#writer.end?.();
     this.#attempt = attempt;
     this.#position = 0;
     return restart;
@@ -163,13 +259,3 @@ export class LiveOutput {
 }
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-
-/** Undefined while the broker is disconnected: the batch watcher reconnects. */
-async function nextPage(client: Client, job: number, from: number): Promise<Page | undefined> {
-  try {
-    return await client.ask("output", { job, index: 0, from, waitMs: WAIT_MS });
-  } catch (cause) {
-    if (cause instanceof LaboroError && /^LABORO_BROKER_/.test(cause.code)) return undefined;
-    throw cause;
-  }
-}

@@ -5,8 +5,7 @@
 
 import { formatSize } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
-import type { OutputStream } from "../../../model/outcome.js";
-import type { EndedTask } from "../../../model/progress.js";
+import type { EndedTask, OutputStream } from "../../../model/outcome.js";
 import type { Bytes } from "../../../model/recipe.js";
 import type { OutputPiece } from "../../../model/store.js";
 import { LineWriter, type OutputWriter } from "../output-writer.js";
@@ -19,6 +18,16 @@ export interface OutputOptions {
   readonly keepOrder: boolean;
   /** The entry before each line. */
   readonly tag: boolean;
+  /** Lines of running tasks are printed as they come, so each task's output is whole lines. */
+  readonly lineBuffer?: boolean;
+}
+
+/** Where the output of one task goes. */
+export interface TaskWriter {
+  readonly stopped: boolean;
+  write(stream: OutputStream, bytes: Uint8Array): Promise<void>;
+  /** Ends an incomplete last line, if it would mix with output that follows. */
+  end?(): Promise<void>;
 }
 
 interface PrinterDependencies {
@@ -34,8 +43,19 @@ interface PrinterDependencies {
 /** A task that has ended, with its output where that is small. */
 export type PrintableTask = TaskView & Pick<EndedTask, "output">;
 
+/** A task whose output was fetched and is being printed. */
+interface BegunTask {
+  readonly print: TaskWriter;
+  /** Printed up to this offset. */
+  at: number;
+  missingBytes: number;
+  isPrinted: boolean;
+}
+
 /** Outputs fetched at one time. */
 const FETCH_CONCURRENCY = 16;
+/** A longer line is written in pieces, which may mix with the lines of other tasks. */
+const LONGEST_LINE = 1024 * 1024;
 /** Bytes of small outputs that are kept in memory until their turn. */
 const KEPT_BYTES = 64 * 1024 * 1024;
 
@@ -44,6 +64,8 @@ export class OutputPrinter {
   readonly #deps: PrinterDependencies;
   readonly #outOfOrder = new Map<number, PrintableTask>();
   #keptBytes = 0;
+  /** If the broker disconnects, the same tasks are added again: how far the output of each was printed. */
+  readonly #begun = new Map<number, BegunTask>();
   #next: number;
 
   /** `first`: the task with which the order begins. */
@@ -53,11 +75,18 @@ export class OutputPrinter {
     this.#next = first;
   }
 
+  writerOf(index: number): TaskWriter {
+    const { writer, clear, labelOf } = this.#deps;
+    const { tag, lineBuffer } = this.#options;
+    return tag || lineBuffer === true ? new LineOutput(writer, tag ? `${labelOf(index)}\t` : "", clear) : writer;
+  }
+
   /** For a task that is not printed: the order does not wait for it. */
   skip(index: number): void {
     if (index === this.#next) this.#next++;
   }
 
+  /** If it rejects because the broker disconnects, add the same tasks again. */
   async add(client: Client, job: number, tasks: readonly PrintableTask[]): Promise<void> {
     if (!this.#options.keepOrder) {
       await this.#print(client, job, tasks);
@@ -117,12 +146,13 @@ export class OutputPrinter {
         const task = some[i];
         if (task !== undefined) await this.#printOne(client, job, task, page);
       }
+      for (const { index } of some) this.#begun.delete(index);
     }
   }
 
   /** Pieces of one stream that follow each other are one write. */
   async #printSmall(tasks: readonly PrintableTask[]): Promise<void> {
-    const { clear, writer, labelOf, onPrinted } = this.#deps;
+    const { clear, writer, onPrinted } = this.#deps;
     clear();
     const isTerminal = process.stdout.isTTY || process.stderr.isTTY;
     let stream: OutputStream = "stdout";
@@ -134,17 +164,17 @@ export class OutputPrinter {
       await writer.write(stream, bytes);
     };
     for (const task of tasks) {
-      const tagged = this.#options.tag ? new TaggedOutput(writer, `${labelOf(task.index)}\t`) : undefined;
+      const lines = this.writerOf(task.index);
       for (const piece of task.output ?? []) {
-        if (tagged !== undefined) {
-          await tagged.write(piece.stream, piece.bytes);
+        if (lines !== writer) {
+          await lines.write(piece.stream, piece.bytes);
           continue;
         }
         if (piece.stream !== stream) await flush();
         stream = piece.stream;
         parts.push(piece.bytes);
       }
-      await tagged?.end();
+      await lines.end?.();
       if (!isTerminal) continue;
       await flush();
       writer.endLine();
@@ -155,27 +185,32 @@ export class OutputPrinter {
 
   async #printOne(client: Client, job: number, task: TaskView, first: Page): Promise<void> {
     const { relayed, writer, onPrinted } = this.#deps;
-    const print = this.#options.tag ? new TaggedOutput(writer, `${this.#deps.labelOf(task.index)}\t`) : writer;
+    const begun = this.#begun.get(task.index) ?? {
+      print: this.writerOf(task.index),
+      ...{ at: 0, missingBytes: 0, isPrinted: false },
+    };
+    if (begun.isPrinted) return;
+    this.#begun.set(task.index, begun);
+    const { print } = begun;
     const spooled = relayed.reader(task.index, task.attempt);
-    let at = 0;
-    let missing = 0;
     try {
-      for await (const piece of storedPieces(client, job, task, first)) {
-        at = await printSpooled(spooled, print, at);
-        const { offset, stream, bytes } = piece;
-        if (offset > at) missing += offset - at;
+      for await (const { offset, stream, bytes } of storedPieces(client, job, task, first)) {
+        begun.at = await printSpooled(spooled, print, begun.at);
+        const { at } = begun;
+        if (offset > at) begun.missingBytes += offset - at;
         if (offset + bytes.length > at) await print.write(stream, offset < at ? bytes.subarray(at - offset) : bytes);
-        at = Math.max(at, offset + bytes.length);
-        if (at >= task.outputBytes || writer.stopped) break;
+        begun.at = Math.max(at, offset + bytes.length);
+        if (begun.at >= task.outputBytes || writer.stopped) break;
       }
-      at = await printSpooled(spooled, print, at);
+      begun.at = await printSpooled(spooled, print, begun.at);
     } finally {
       spooled?.close();
     }
-    if (print instanceof TaggedOutput) await print.end();
+    await print.end?.();
     writer.endLine();
+    begun.isPrinted = true;
     relayed.remove(task.index);
-    onPrinted([task], writer.stopped ? 0 : missing + Math.max(0, task.outputBytes - at));
+    onPrinted([task], writer.stopped ? 0 : begun.missingBytes + Math.max(0, task.outputBytes - begun.at));
   }
 }
 
@@ -204,11 +239,7 @@ async function* storedPieces(client: Client, job: number, task: TaskView, first:
 }
 
 /** Prints relayed output from this offset up to the first gap. Returns the offset of the gap. */
-async function printSpooled(
-  spooled: SpoolReader | undefined,
-  print: Pick<OutputWriter, "write">,
-  from: number,
-): Promise<number> {
+async function printSpooled(spooled: SpoolReader | undefined, print: TaskWriter, from: number): Promise<number> {
   let at = from;
   for (let piece = spooled?.pieceAt(at); piece !== undefined; piece = spooled?.pieceAt(at)) {
     await print.write(piece.stream, piece.bytes);
@@ -217,18 +248,29 @@ async function printSpooled(
   return at;
 }
 
-/** Puts a tag before each line and ends the last line. */
-class TaggedOutput {
-  readonly #lines: Readonly<Record<"stdout" | "stderr", LineWriter>>;
+/** Writes whole lines with a tag before each, and ends the last line. */
+class LineOutput implements TaskWriter {
+  readonly #writer: OutputWriter;
+  readonly #lines: Readonly<Record<OutputStream, LineWriter>>;
   #written: Promise<void> = Promise.resolve();
 
-  constructor(writer: OutputWriter, tag: string) {
-    const lines = (stream: "stdout" | "stderr"): LineWriter =>
-      new LineWriter({ write: (bytes) => (this.#written = writer.write(stream, bytes)) }, tag);
+  constructor(writer: OutputWriter, tag: string, clear: () => void) {
+    this.#writer = writer;
+    const lines = (stream: OutputStream): LineWriter => {
+      const write = (bytes: Uint8Array): void => {
+        clear();
+        this.#written = writer.write(stream, bytes);
+      };
+      return new LineWriter({ write }, tag, LONGEST_LINE);
+    };
     this.#lines = { stdout: lines("stdout"), stderr: lines("stderr") };
   }
 
-  write(stream: "stdout" | "stderr", bytes: Uint8Array): Promise<void> {
+  get stopped(): boolean {
+    return this.#writer.stopped;
+  }
+
+  write(stream: OutputStream, bytes: Uint8Array): Promise<void> {
     this.#lines[stream].write(bytes);
     return this.#written;
   }

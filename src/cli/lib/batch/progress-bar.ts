@@ -2,6 +2,8 @@
  * A progress bar on a terminal's last line, with failures, rate and remaining time. Draws nothing without a terminal.
  */
 import type { WriteStream } from "node:tty";
+import { speedTexts } from "../../../base/format.js";
+import type { JobView } from "../views.js";
 
 export interface TaskCounts {
   readonly succeeded: number;
@@ -84,22 +86,25 @@ export function progressLine(
   const share = total === 0 ? 1 : Math.min(1, done / total);
   const full = Math.round(share * width);
   const bar = ascii ? "#".repeat(full) + "-".repeat(width - full) : "█".repeat(full) + "░".repeat(width - full);
-  const rate = ((done - doneBefore) / Math.max(1, elapsedMs)) * 1000;
+  const [rate, left] = speedTexts(done - doneBefore, total - done, elapsedMs);
   const parts = [`${bar} ${done}/${total}`];
   if (counts.failed > 0) parts.push(`${counts.failed} failed`);
-  if (done > doneBefore) {
-    parts.push(`${rate >= 10 ? Math.round(rate) : rate.toFixed(1)}/s`);
-    if (done < total) parts.push(`${formatRemaining(((total - done) / rate) * 1000)} left`);
-  }
+  if (done > doneBefore) parts.push(rate);
+  if (done > doneBefore && done < total) parts.push(`${left} left`);
   return parts.join("  ");
 }
 
-/** 0.4 s, 12 s, 3 min 20 s, 2 h 5 min */
-export function formatRemaining(ms: number): string {
-  const seconds = ms / 1000;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  const minutes = Math.round(seconds / 60);
-  if (minutes < 120) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+/** The rate of a job and how long it still takes. Empty until a task has ended since the first call for this job. */
+export type SpeedOf = (job: JobView) => readonly string[];
+
+export function speedSinceFirst(): SpeedOf {
+  const firsts = new Map<number, { readonly at: number; readonly done: number }>();
+  return ({ id, count, counters, ended }) => {
+    const now = { at: Date.now(), done: counters.succeeded + counters.failed + counters.cancelled };
+    const first = firsts.get(id);
+    // Fewer than before: tasks run again.
+    if (first === undefined || now.done < first.done) firsts.set(id, now);
+    if (first === undefined || now.done <= first.done || ended !== undefined) return [];
+    return speedTexts(now.done - first.done, count - now.done, now.at - first.at);
+  };
 }

@@ -10,14 +10,17 @@
 import { createHash } from "node:crypto";
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../../../client/client.js";
+import { sendFiles, submitWithFiles } from "../../../client/task-files.js";
+import { haltRuleOf } from "../../../model/job.js";
 import type { TaskEnd } from "../../../model/outcome.js";
-import { expandWords, showLine } from "../../../model/placeholders.js";
+import { expandPaths, taskCommand } from "../../../model/placeholders.js";
 import { contains, type Ranges, rangesOf } from "../../../model/ranges.js";
-import { type Bytes, DEFAULT_POOL } from "../../../model/recipe.js";
+import { type Bytes, DEFAULT_POOL, PLACEHOLDER } from "../../../model/recipe.js";
+import { filesOfTask } from "../../../model/task-files.js";
 import { type Strides, taskNumber } from "../../../model/task-numbers.js";
 import { getJob } from "../select-jobs.js";
-import { ENTRY_AS_LINE, type ParsedSubmission } from "../submission/options.js";
-import { shellQuote } from "../terminal/terminal.js";
+import type { ParsedSubmission } from "../submission/options.js";
+import { ENTRY_AS_LINE, EVAL_ENTRY } from "../submission/parallel-options.js";
 import { type JobView, pages, type TaskView } from "../views.js";
 import { entryLabel } from "./output-printer.js";
 import type { JobRecord } from "./shown-tasks.js";
@@ -28,6 +31,7 @@ export interface StartedBatch {
   readonly count: number;
   /** The entry of a task, or its number if it has none. */
   readonly labelOf: (index: number) => string;
+  readonly entryOf?: (index: number) => string | undefined;
   /** The command of a task, as it could be typed in a shell. */
   readonly commandOf: (index: number) => string;
   /** Set if the job was started with other options than now: says which. */
@@ -57,10 +61,19 @@ interface EarlierJob {
 
 /** Includes the bytes of a script, so that a changed script is another batch. */
 export function batchKey(submission: ParsedSubmission): string {
-  const text = JSON.stringify([submission.recipe, submission.name ?? ""], (_key, value: unknown) =>
+  const text = JSON.stringify([keyedRecipe(submission.recipe), submission.name ?? ""], (_key, value: unknown) =>
     value instanceof Uint8Array ? `bytes:${Buffer.from(value).toString("base64")}` : value,
   );
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
+}
+
+/** Files that every task gets belong to the batch, as a script does. Those of one entry come and go with it. */
+function keyedRecipe(recipe: ParsedSubmission["recipe"]): ParsedSubmission["recipe"] {
+  if (recipe.kind === "call" || recipe.files?.sent === undefined) return recipe;
+  const { sent, use = [] } = recipe.files;
+  const fixed = use.filter((path) => !PLACEHOLDER.test(path));
+  const common = filesOfTask(sent, expandPaths(fixed, { number: 0 }, "--send"));
+  return { ...recipe, files: { ...recipe.files, sent: sent.filter((_, place) => common.includes(place)) } };
 }
 
 /** `unfinished`: jobs of this command whose output was not printed completely. They may have ended. */
@@ -102,7 +115,7 @@ async function submitNew(
   doneBefore = 0,
   earlier: readonly EarlierJob[] = [],
 ): Promise<StartedBatch> {
-  const { id } = await client.submit(submission);
+  const { id } = await submitWithFiles(client, submission, process.cwd());
   const count = submission.entries?.length ?? submission.count ?? 1;
   return {
     job: id,
@@ -153,7 +166,7 @@ async function resume(client: Client, batch: UnfinishedBatch, submission: Parsed
   // Numbers are part of the recipe, so the count is the same.
   if (wanted === undefined) return attach(client, open, submission, earlier);
   const current = { ...submission, entries: had, ...(open.numbers && { numbers: open.numbers }) };
-  const { chosen, remaining } = matchEntries([...tasks, ...batch.earlierTasks], wanted);
+  const { chosen, remaining } = matchEntries([...tasks, ...batch.earlierTasks], submission);
   const own = new Set(tasks.map(({ number }) => number));
   const covered = remaining.every(({ number }) => own.has(number)) && tasks.every(({ number }) => chosen.has(number));
   if (covered) return attach(client, open, current, earlier, wanted.length - tasks.length);
@@ -216,7 +229,10 @@ async function attach(
   earlier: readonly [EarlierJob, ...EarlierJob[]],
   doneEarlier = 0,
 ): Promise<StartedBatch> {
-  if (open.held && open.ended === undefined) await client.ask("release", { job: open.id });
+  if (open.held && open.ended === undefined) {
+    if (open.recipe.files !== undefined) await sendMissing(client, open.id);
+    await client.ask("release", { job: open.id });
+  }
   const endedBefore = new Set(earlier[0].ended.map(({ index }) => index));
   const differenceText = differences(open, submission);
   return {
@@ -230,6 +246,12 @@ async function attach(
     earlier,
     ...(differenceText === undefined ? {} : { differenceText }),
   };
+}
+
+/** The run before may have ended while it sent files. */
+async function sendMissing(client: Client, job: number): Promise<void> {
+  const { recipe } = await client.ask("job", { job, content: true });
+  await sendFiles(client, job, recipe.files?.sent ?? [], process.cwd());
 }
 
 /** Which ended tasks run again. */
@@ -271,6 +293,8 @@ export async function rerunTasks(
   };
 }
 
+const haltText = (limits: Parameters<typeof haltRuleOf>[0]): string => JSON.stringify(haltRuleOf(limits) ?? "");
+
 /** The options that differ from those with which the job was started. */
 function differences(open: JobView, given: ParsedSubmission): string | undefined {
   const { limits, needs } = open;
@@ -279,8 +303,9 @@ function differences(open: JobView, given: ParsedSubmission): string | undefined
     ["--priority", open.priority, given.priority ?? 0],
     ["--retries", limits.retries, given.retries ?? 0],
     ["--max-running", limits.maxRunning, given.maxRunning],
-    ["--max-fails", limits.maxFails, given.maxFails],
+    ["--halt", haltText(limits), haltText(given)],
     ["--time-limit", limits.timeLimitMs, given.timeLimitMs],
+    ["--time-request", limits.timeRequestMs, given.timeRequestMs],
     ["--pool", open.pool, given.pool ?? DEFAULT_POOL],
   ];
   const other = pairs.filter(([, before, now]) => before !== now).map(([name]) => name);
@@ -289,8 +314,13 @@ function differences(open: JobView, given: ParsedSubmission): string | undefined
     : `it keeps the options it was started with, which differ in ${other.join(", ")}`;
 }
 
-const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" | "commandOf"> => ({
+const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" | "entryOf" | "commandOf"> => ({
   labelOf: taskLabels(submission, submission.entries),
+  entryOf: (index) => {
+    const entry = submission.entries?.[index];
+    if (entry !== undefined) return Buffer.from(entry).toString();
+    return "array" in submission.recipe ? String(taskNumber(submission, index)) : undefined;
+  },
   commandOf: (index) => commandLine(submission, index),
 });
 
@@ -323,7 +353,7 @@ async function fetchEntries(client: Client, job: number): Promise<Bytes[]> {
  */
 function matchEntries(
   tasks: readonly BatchTask[],
-  wanted: readonly Bytes[],
+  submission: ParsedSubmission,
 ): { readonly chosen: ReadonlySet<number>; readonly remaining: readonly BatchTask[] } {
   const byEntry = new Map<string, BatchTask[]>();
   let highest = 0;
@@ -336,10 +366,20 @@ function matchEntries(
   }
   const chosen = new Set<number>();
   const remaining: BatchTask[] = [];
-  for (const entry of wanted) {
+  const used = new Set(tasks.map(({ number }) => number));
+  for (const [index, entry] of (submission.entries ?? []).entries()) {
     const task = byEntry.get(entryKey(entry))?.pop();
     if (task !== undefined) chosen.add(task.number);
-    if (task?.succeeded !== true) remaining.push(task ?? { number: ++highest, entry, succeeded: false });
+    if (task?.succeeded === true) continue;
+    if (task !== undefined) {
+      remaining.push(task);
+      continue;
+    }
+    // The number that it has in the list, if tasks of the list were chosen.
+    const own = submission.numbers === undefined ? undefined : taskNumber(submission, index);
+    const number = own !== undefined && !used.has(own) ? own : highest + 1;
+    highest = Math.max(highest, number);
+    remaining.push({ number, entry, succeeded: false });
   }
   return { chosen, remaining: remaining.sort((a, b) => a.number - b.number) };
 }
@@ -351,21 +391,9 @@ export function commandLine(submission: ParsedSubmission, index: number): string
   const { recipe, entries } = submission;
   const number = taskNumber(submission, index);
   const entry = entries?.[index] ?? ("array" in recipe && recipe.array !== undefined ? String(number) : undefined);
-  const values = { number, entry };
-  switch (recipe.kind) {
-    case "command": {
-      const [line = ""] = recipe.argv;
-      if (recipe.shell === true) return showLine(line, values);
-      if (entry !== undefined && recipe.argv.join(" ") === ENTRY_AS_LINE.join(" ")) return text(entry);
-      return shellJoin(expandWords(recipe.argv, values));
-    }
-    case "script":
-      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], values)]);
-    case "call":
-      return shellJoin([recipe.service, ...(entry === undefined ? [] : [entry])]);
+  if (entry !== undefined && recipe.kind === "command") {
+    const isLine = recipe.argv.at(-1) === EVAL_ENTRY || recipe.argv.join(" ") === ENTRY_AS_LINE.join(" ");
+    if (isLine) return Buffer.from(entry).toString();
   }
+  return taskCommand(recipe, { number, entry });
 }
-
-const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
-
-const shellJoin = (words: readonly Bytes[]): string => words.map((word) => shellQuote(text(word))).join(" ");

@@ -7,22 +7,26 @@
  *                written, the job is held, its running tasks are stopped and return to the queue
  *   ended        all tasks have ended, or after an interrupt no task runs
  */
+import { constants } from "node:os";
 import { LaboroError } from "../../../base/errors.js";
 import { shortDuration } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
+import { leftToHalt } from "../../../model/job.js";
 import { taskNumber } from "../../../model/task-numbers.js";
 import { EXIT } from "../failures.js";
 import type { Interrupt } from "../interrupt.js";
 import { OutputWriter } from "../output-writer.js";
-import { escapeLines } from "../print.js";
+import { escapeLines, printNotice } from "../print.js";
 import { outcomeText, taskLabel } from "../result-text.js";
+import { type HaltOption, haltedExitCode } from "../submission/parallel-options.js";
 import type { JobView, TaskView } from "../views.js";
 import { BatchFollower } from "./batch-follower.js";
 import { JobLog } from "./joblog.js";
-import { LiveOutput } from "./live-output.js";
+import { LiveTasks } from "./live-output.js";
 import { OutputNotices, type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import { RelaySpool } from "./relay-spool.js";
+import type { ResultFiles } from "./result-files.js";
 import type { StartedBatch } from "./resume.js";
 import { removeRecord, ShownTasks } from "./shown-tasks.js";
 
@@ -30,6 +34,8 @@ interface BatchOptions extends OutputOptions {
   /** Directory of the records of printed output (shown-tasks.ts). */
   readonly dir: string;
   readonly joblog?: string;
+  readonly halt?: HaltOption | undefined;
+  readonly results?: ResultFiles | undefined;
   /** A single task: its output is printed as it arrives. */
   readonly live: boolean;
 }
@@ -60,6 +66,17 @@ export async function runBatch(
     return EXIT.ok;
   }
   const { job, count, doneBefore, labelOf } = batch;
+  let follower: BatchFollower | undefined;
+  let mustRelease = false;
+  broker.onReconnected(job, async (client) => {
+    // When another run ends, the process that then opens the data holds the jobs of all other runs, so this run
+    // releases its own, but not if somebody held it before. If that broker ends before it answers, `held` may be the
+    // hold of that process, and the next one is asked.
+    mustRelease ||= follower?.held !== true;
+    if (!mustRelease || interrupt.once.aborted || interrupt.outputLost.aborted) return;
+    await releaseIfHeld(client, job);
+    mustRelease = false;
+  });
   log?.begin(batch);
   if (batch.resumed)
     process.stderr.write(`resuming job ${job}: ${doneBefore} of ${doneBefore + batch.remaining} tasks are done\n`);
@@ -86,8 +103,28 @@ export async function runBatch(
   const records = earlier.map(
     (one) => (one.job.id === job ? shown : undefined) ?? new ShownTasks(options.dir, one.job),
   );
+  let filesMissing = 0;
+  const { returns } = submitted.recipe.files ?? {};
+  const { FileReceiver } = returns === undefined ? {} : await import("../../../client/task-files.js");
+  const receiver = FileReceiver && new FileReceiver(returns ?? [], process.cwd());
+  const receive = async (from: number, tasks: Iterable<TaskView>): Promise<void> => {
+    for (const task of receiver === undefined ? [] : tasks)
+      try {
+        await receiver?.receive(broker.client, from, task);
+      } catch (cause) {
+        if (!(cause instanceof LaboroError) || /^LABORO_BROKER_/.test(cause.code)) throw cause;
+        clear();
+        if (++filesMissing <= MAX_LISTED)
+          printNotice(
+            `${nameOf(task.index)}: its files were not fetched: ${cause.message}; again: laboro fetch ${from}`,
+          );
+      }
+  };
+  const before = batch.earlier.find((one) => one.job.id === job);
+  await broker.withRetry(() => receive(job, (options.live ? before?.ended : undefined) ?? []));
   for (const [i, { job: from, ended, labelOf: earlierLabel }] of earlier.entries()) {
     const left = new Set(records[i]?.unshown(ended));
+    await broker.withRetry(() => receive(from.id, left));
     const printEarlier = new OutputPrinter(
       { ...options, keepOrder: false },
       {
@@ -100,48 +137,49 @@ export async function runBatch(
     );
     await broker.withRetry((client) => printEarlier.add(client, from.id, [...left]));
   }
+  const { results } = options;
+  const entryOf = batch.entryOf ?? (() => undefined);
+  if (results !== undefined)
+    await broker.withRetry((client) => results.saveMissing(client, job, before?.ended ?? [], entryOf));
   const printer = new OutputPrinter(options, {
     ...{ writer, relayed, labelOf, clear },
     onPrinted: (tasks, missingBytes) => onPrinted(shown, tasks, missingBytes),
   });
-  const liveOutput = options.live ? new LiveOutput(writer) : undefined;
+  const live = new LiveTasks({
+    ...{ enabled: options.live || options.lineBuffer === true, job },
+    withRetry: (act) => broker.withRetry(act),
+    writerOf: (index) => printer.writerOf(index),
+    onPrinted: (tasks, missingBytes) => onPrinted(shown, tasks, missingBytes),
+  });
   const failures: TaskView[] = [];
-  const follower = new BatchFollower(job, batch.endedBefore, {
+  const batchFollower = new BatchFollower(job, batch.endedBefore, {
     onEnded: async (tasks) => {
-      if (liveOutput === undefined) await printer.add(broker.client, job, tasks);
-      for (const task of tasks) {
-        liveOutput?.taskEnded(task);
-        if (task.state === "failed") failures.push(task);
-      }
+      await receive(job, tasks);
+      await printer.add(broker.client, job, await live.finish(tasks));
+      for (const task of tasks) if (task.state === "failed") failures.push(task);
       log?.add(tasks, batch.commandOf);
+      await results?.save(broker.client, job, tasks, entryOf);
     },
     onProgress: ({ counters, running }) => {
       if (counters !== undefined) progress.update(counters);
-      if (running !== undefined) liveOutput?.outputStored();
+      if (running !== undefined) live.outputStored(running);
     },
-    relay: (output) => (liveOutput ?? relayed).take(output),
-    live: options.live,
+    relay: (output) => live.take(output) ?? relayed.take(output),
+    live: options.live || options.lineBuffer === true,
   });
-  broker.onReconnected(job, async (client) => {
-    // When another run ends, the process that then opens the data holds the jobs of all other runs, so this run
-    // releases its own.
-    if (!follower.held && !interrupt.once.aborted && !interrupt.outputLost.aborted) await releaseIfHeld(client, job);
-  });
+  follower = batchFollower;
   for (const index of batch.endedBefore) printer.skip(index);
   if (!options.live) progress.begin({ succeeded: batch.endedBefore.size, failed: 0, cancelled: 0 });
-  const stopLive = new AbortController();
-  const live = liveOutput?.print(() => broker.client, job, stopLive.signal);
   const stopping = handleInterrupt(() => broker.client, job, interrupt, progress);
   const explainTimer = setTimeout(
     () => void explainWaiting(broker.client, batch, progress).catch(() => {}),
     EXPLAIN_AFTER_MS,
   );
-  const end = await broker.withRetry((client) => follower.waitForEnd(client, stopping.done));
+  const end = await broker.withRetry((client) => batchFollower.waitForEnd(client, stopping.done));
   clearTimeout(explainTimer);
   const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
-  if (end === undefined) stopLive.abort();
-  await live;
+  await live.stop();
   await broker.withRetry((client) => printer.finish(client, job));
   relayed.close();
   writer.endLine();
@@ -158,18 +196,28 @@ export async function runBatch(
       );
     return interrupt.exitCode;
   }
-  if (liveOutput?.ended !== undefined) notices.add(liveOutput.ended, end === undefined ? 0 : liveOutput.missingBytes);
   notices.summarize();
   if (failures.length > 0) await printFailures(failures, nameOf, submitted);
-  printSummary(job, submitted.count, follower.counters, Date.now() - started, end === undefined);
+  printSummary(job, submitted.count, batchFollower.counters, Date.now() - started, end === undefined);
   if (end === undefined) return interrupt.exitCode;
-  return end === "succeeded" && !notices.incomplete ? EXIT.ok : EXIT.failed;
+  if (options.halt?.rule !== undefined && submitted.limits.halt !== undefined && !notices.incomplete) {
+    const { counters } = batchFollower;
+    if (leftToHalt(submitted.limits.halt, counters) <= 0)
+      return haltedExitCode(options.halt, counters, count, exitCodeOf(failures[0]));
+  }
+  return end === "succeeded" && !notices.incomplete && filesMissing === 0 ? EXIT.ok : EXIT.failed;
+}
+
+/** As a shell has it. */
+function exitCodeOf({ code, signal }: Partial<TaskView> = { code: 0 }): number {
+  return signal === undefined ? (code ?? EXIT.failed) : 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
 }
 
 /** Reconnects when the broker disconnects. */
 class ReconnectingClient {
   readonly #connectBroker: ConnectBroker;
   #batch: { readonly job: number; readonly onReconnected: (client: Client) => Promise<void> } | undefined;
+  #reconnecting: Promise<void> | undefined;
   client: Client;
 
   constructor(connectBroker: ConnectBroker, client: Client) {
@@ -185,15 +233,26 @@ class ReconnectingClient {
   /** For operations that may be repeated. */
   async withRetry<T>(act: (client: Client) => Promise<T>): Promise<T> {
     for (;;) {
+      const { client } = this;
       try {
-        return await act(this.client);
+        return await act(client);
       } catch (cause) {
         if (!(cause instanceof LaboroError) || !/^LABORO_BROKER_/.test(cause.code)) throw cause;
-        this.client = await this.#connectBroker(this.#batch?.job);
-        // If that broker disconnects as well, the next operation fails and reconnects.
-        await this.#batch?.onReconnected(this.client).catch(() => {});
+        // Several operations may fail with one connection.
+        if (client === this.client)
+          this.#reconnecting ??= this.#reconnect().finally(() => {
+            this.#reconnecting = undefined;
+          });
+        await this.#reconnecting;
       }
     }
+  }
+
+  async #reconnect(): Promise<void> {
+    this.client = await this.#connectBroker(this.#batch?.job);
+    if (this.client.closed) throw new LaboroError("LABORO_BROKER_GONE", "this client was closed");
+    // If that broker disconnects as well, the next operation fails and reconnects.
+    await this.#batch?.onReconnected(this.client).catch(() => {});
   }
 }
 

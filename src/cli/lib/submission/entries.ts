@@ -10,8 +10,10 @@
  *   CMD {}                 the lines of standard input, if a placeholder needs an entry and there is no list
  */
 import { existsSync, readFileSync } from "node:fs";
+import { isatty } from "node:tty";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
+import { rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
 import { arrayFault, type Strides } from "../../../model/task-numbers.js";
 
@@ -21,6 +23,8 @@ interface ParsedWords {
   readonly entries?: readonly Bytes[];
   /** How many lists were combined. */
   readonly lists: number;
+  /** The names of several lists, with --header. */
+  readonly names?: readonly string[];
 }
 
 interface EntryList {
@@ -35,7 +39,7 @@ const LIST_MARKER = /^(::::?)(\+?)$/;
 const MAX_ENTRIES = 1_000_000;
 
 /** Split the words after the options into the command and its entries. */
-export function parseWords(words: readonly string[], delimiter: string): ParsedWords {
+export function parseWords(words: readonly string[], delimiter: string, header?: string): ParsedWords {
   const starts = words.flatMap((word, at) => (LIST_MARKER.test(word) ? [at] : []));
   const [first] = starts;
   const command = words.slice(0, first);
@@ -49,7 +53,11 @@ export function parseWords(words: readonly string[], delimiter: string): ParsedW
     if (colons === ":::") return [{ linked, values: typed.slice(at + 1, starts[i + 1]) }];
     return given.map((file) => ({ linked, values: readEntries(file, delimiter) }));
   });
-  return { command, entries: combineLists(sources), lists: sources.length };
+  if (header === undefined || sources.length < 2)
+    return { command, entries: combineLists(sources), lists: sources.length };
+  const names = sources.map(({ values: [name = ""] }) => Buffer.from(name).toString());
+  const rest = sources.map(({ linked, values }) => ({ linked, values: values.slice(1) }));
+  return { command, entries: combineLists(rest), lists: sources.length, names };
 }
 
 /** Node puts it in place of bytes that are not UTF-8. */
@@ -87,13 +95,11 @@ function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
   return all.map(joinColumns);
 }
 
-function refuseColumns(value: Bytes): void {
-  if (Buffer.from(value).includes(COLUMN_SEPARATOR)) {
-    throw badInput("with several lists, an entry must not contain a tab");
-  }
+export function refuseColumns(value: Bytes, what = "with several lists"): void {
+  if (Buffer.from(value).includes(COLUMN_SEPARATOR)) throw badInput(`${what}, an entry must not contain a tab`);
 }
 
-const joinColumns = (row: readonly Bytes[]): Bytes =>
+export const joinColumns = (row: readonly Bytes[]): Bytes =>
   row.every((value) => typeof value === "string")
     ? row.join(COLUMN_SEPARATOR)
     : new Uint8Array(
@@ -139,9 +145,72 @@ export function parseDelimiter(text: string): string {
 }
 
 /** Text where it is UTF-8, else the bytes. */
-function asText(bytes: Buffer): Bytes {
+export function asText(bytes: Buffer): Bytes {
   const text = bytes.toString();
   return Buffer.from(text).equals(bytes) ? text : new Uint8Array(bytes);
+}
+
+/** Where entries come from, and what separates them. */
+export interface EntryOptions {
+  readonly array?: string;
+  readonly eachLine?: string;
+  readonly fromJson?: string;
+  readonly null?: boolean;
+  readonly delimiter?: string;
+  readonly colsep?: RegExp;
+}
+
+export const ONE_WAY = "give entries in one way only: :::, --each-line or --from-json; or --array for numbers";
+
+export function delimiterOf({ null: byNul, delimiter }: EntryOptions): string {
+  if (byNul === true && delimiter !== undefined) throw badInput("--null and --delimiter exclude each other");
+  return byNul === true ? "\0" : (delimiter ?? "\n");
+}
+
+export function entriesOf(
+  named: readonly Bytes[] | undefined,
+  lists: number,
+  options: EntryOptions,
+): readonly Bytes[] | undefined {
+  const { eachLine, fromJson, colsep } = options;
+  if (named !== undefined) return lists === 1 ? splitColumns(named, colsep) : named;
+  if (eachLine !== undefined) return splitColumns(readEntries(eachLine, delimiterOf(options)), colsep);
+  return fromJson === undefined ? undefined : readJsonItems(fromJson);
+}
+
+/** The entries with these numbers, counted from 1, in order. They keep their numbers. */
+export function chooseEntries(
+  entries: readonly Bytes[],
+  array: Strides,
+): { readonly entries: readonly Bytes[]; readonly numbers: Strides } {
+  const chosen = array.flatMap(({ first, last, step }) => {
+    if (first < 1 || last > entries.length)
+      throw badArray(
+        last > entries.length ? `${last}` : `${first}`,
+        `numbers from 1 to ${entries.length}, the tasks of the list`,
+      );
+    return Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, at) => first + at * step);
+  });
+  chosen.sort((a, b) => a - b);
+  const numbers = rangesOf(chosen).map((range) => ({ ...range, step: 1 }));
+  return { entries: chosen.map((number) => entries[number - 1] ?? ""), numbers };
+}
+
+/** The tasks that `submit --job` adds to an open job: entries or numbers, and no command. */
+export function makeAppend(
+  words: readonly string[],
+  options: EntryOptions,
+): { readonly entries: readonly Bytes[] } | { readonly array: Strides } {
+  const { command, entries: named, lists } = parseWords(words, delimiterOf(options));
+  if (command.length > 0)
+    throw badInput("--job adds tasks with the command of that job: give only entries, such as --job 3 ::: a b");
+  const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
+  if (sources.length > 1) throw badInput(ONE_WAY);
+  if (options.array !== undefined) return { array: parseArray(options.array) };
+  const entries = entriesOf(named, lists, options);
+  if (entries === undefined && isatty(0))
+    throw badInput("--job needs entries: give them with ::: a b c, --each-line FILE, --array 10-19, or through a pipe");
+  return { entries: entries ?? splitColumns(readEntries("-", delimiterOf(options)), options.colsep) };
 }
 
 export function readJsonItems(file: string): Bytes[] {
@@ -183,6 +252,7 @@ const LARGEST = 1_000_000_000;
 export function parseArray(text: string): Strides {
   const strides = text.split(",").map((part) => {
     const found = PART.exec(part.trim());
+    if (found === null && /%\d+$/.test(part)) throw badArray(text, "no % as in Slurm; use --max-running N");
     if (found === null) throw badArray(text, "numbers and ranges as 1-100, 1-100:2 or 7");
     const [first, last = first, step = "1"] = found.slice(1).map((digits) => digits?.replaceAll("_", ""));
     const stride = { first: Number(first), last: Number(last), step: Number(step) };

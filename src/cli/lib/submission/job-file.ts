@@ -19,15 +19,17 @@ import { dirname, resolve } from "node:path";
 import { parse, TomlDate } from "smol-toml";
 import { badInput, LaboroError } from "../../../base/errors.js";
 import type { IfExists } from "../../../model/job.js";
-import { parseDuration, parseOutputCap, parseTime } from "../option-parsers.js";
+import { parseDuration, parseKeep, parseOutputCap, parseTime } from "../option-parsers.js";
 import { suggestion } from "../suggest.js";
 import { readInput } from "./entries.js";
 import { makeSubmission, type ParsedSubmission, type SubmissionOptions } from "./options.js";
+import { parseHalt } from "./parallel-options.js";
+import { exitCode } from "./time-options.js";
 
 interface JobFileTask {
   readonly name: string;
   readonly submission: ParsedSubmission;
-  readonly after: readonly { readonly name: string; readonly any: boolean }[];
+  readonly after: readonly { readonly name: string; readonly kind: string | undefined }[];
 }
 
 type Table = Readonly<Record<string, unknown>>;
@@ -43,9 +45,11 @@ const SHARED_KEYS = [
   ...["in", "at", "keep", "keepFailed"],
   "crashLimit",
   "maxFails",
+  "halt",
   "maxRunning",
   "limits",
   "timeLimit",
+  "timeRequest",
   "outputCap",
   "slots",
   "resources",
@@ -59,6 +63,7 @@ const TASK_KEYS = [
   "service",
   "stdin",
   "log",
+  ...["output", "stdout", "stderr"],
   "array",
   "entries",
   "eachLine",
@@ -72,15 +77,26 @@ type JobFileOverrides = Pick<SubmissionOptions, "env" | "resource" | "tag" | "li
 
 const OVERRIDING: readonly (keyof SubmissionOptions)[] = [
   ...(["dir", "env", "pool", "tag", "priority", "retries", "crashLimit", "maxFails", "maxRunning"] as const),
-  ...(["timeLimit", "slots", "resource", "outputCap", "in", "at", "keep", "keepFailed"] as const),
+  ...([
+    "halt",
+    "timeLimit",
+    "timeRequest",
+    "slots",
+    "resource",
+    "outputCap",
+    "in",
+    "at",
+    "keep",
+    "keepFailed",
+  ] as const),
   ...(["retryWait", "retryFactor", "retryMax", "retryJitter", "retryOn", "neverOn"] as const),
 ];
 
 /** Refuses options that contradict the file: the file defines the commands and their order. */
 export function overridesOf({ env, resource, tag, limit, after, ...options }: SubmissionOptions): JobFileOverrides {
   const given = { ...options, ...(after.length > 0 ? { after } : {}) };
-  for (const name of Object.keys(given)) {
-    if (OVERRIDING.includes(name as keyof SubmissionOptions)) continue;
+  for (const [name, value] of Object.entries(given)) {
+    if (OVERRIDING.includes(name as keyof SubmissionOptions) || (Array.isArray(value) && value.length === 0)) continue;
     throw badInput(`--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} cannot be used with --file`);
   }
   return { ...given, env, resource, tag, limit };
@@ -126,13 +142,15 @@ function readTask(
     tag: [...(table.tags === undefined ? [] : requireTexts(table.tags, `${where}: tags`)), ...tag],
     limit: [...(table.limits === undefined ? [] : requireTexts(table.limits, `${where}: limits`)), ...limit],
     after: [],
-    ...readTexts(table, ["array", "pool", "service", "log"], where),
+    ...readTexts(table, ["array", "pool", "service", "log", "output", "stdout", "stderr"], where),
     ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
     ...readNumbers(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
     ...readNumbers(table, ["retryFactor", "retryJitter"], where),
-    ...readDurations(table, ["timeLimit", "retryWait", "retryMax", "in", "keep", "keepFailed", "keyFor"], where),
+    ...readDurations(table, ["timeLimit", "timeRequest", "retryWait", "retryMax", "in", "keyFor"], where),
+    ...readDurations(table, ["keep", "keepFailed"], where, parseKeep),
     ...readTexts(table, ["key"], where),
     ...readEnds(table, ["retryOn", "neverOn"], where),
+    ...(table.halt === undefined ? {} : { halt: parseHalt(requireText(table.halt, `${where}: halt`)) }),
     ...(table.at === undefined ? {} : { at: readTime(table.at, `${where}: at`) }),
     ...(table.ifExists === undefined ? {} : { ifExists: table.ifExists as IfExists }),
     ...(table.outputCap === undefined ? {} : { outputCap: readOutputCap(table.outputCap, `${where}: outputCap`) }),
@@ -145,9 +163,10 @@ function readTask(
   return {
     name,
     submission,
-    after: after.map((other) =>
-      other.startsWith("any:") ? { name: other.slice(4), any: true } : { name: other, any: false },
-    ),
+    after: after.map((other) => {
+      const [, kind, name = other] = /^(any|each):(.*)$/s.exec(other) ?? [];
+      return { name, kind };
+    }),
   };
 }
 
@@ -169,6 +188,7 @@ function readEnds<Name extends string>(
     const value = table[name];
     if (value === undefined) continue;
     if (!Array.isArray(value)) throw badInput(`${where}: ${name}: expected a list, got ${JSON.stringify(value)}`);
+    for (const end of value) if (typeof end === "number") exitCode(end, String(end));
     found[name] = value;
   }
   return found;
@@ -178,15 +198,17 @@ function readDurations<Name extends string>(
   table: Table,
   names: readonly Name[],
   where: string,
+  parse = parseDuration,
 ): { [K in Name]?: number } {
   const found: { [K in Name]?: number } = {};
-  for (const name of names) if (table[name] !== undefined) found[name] = readDuration(table[name], `${where}: ${name}`);
+  for (const name of names)
+    if (table[name] !== undefined) found[name] = readDuration(table[name], `${where}: ${name}`, parse);
   return found;
 }
 
 /** A number without a unit, quoted or not, is seconds. */
-const readDuration = (value: unknown, what: string): number =>
-  parseDuration(typeof value === "number" ? String(value) : requireText(value, what));
+const readDuration = (value: unknown, what: string, parse: (text: string) => number): number =>
+  parse(typeof value === "number" ? String(value) : requireText(value, what));
 
 /** Bytes, or a size as `--output-cap` takes it. */
 const readOutputCap = (value: unknown, where: string): number =>

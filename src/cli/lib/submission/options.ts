@@ -1,5 +1,4 @@
 /** The options of `run` and `submit`, and the submission made from them. */
-import { basename } from "node:path";
 import { isatty } from "node:tty";
 import { type Command, InvalidArgumentError } from "commander";
 import { badInput, type LaboroError } from "../../../base/errors.js";
@@ -10,16 +9,31 @@ import { type Strides, strideTotal } from "../../../model/task-numbers.js";
 import { collect, parseDuration, parseOutputCap, parseWholeNumber } from "../option-parsers.js";
 
 import {
+  chooseEntries,
   columnCount,
+  delimiterOf,
+  type EntryOptions,
+  entriesOf,
+  ONE_WAY,
   parseArray,
   parseDelimiter,
   parseWords,
   readEntries,
-  readInput,
-  readJsonItems,
   refuseOtherBytes,
   splitColumns,
 } from "./entries.js";
+import { addOutputFileOptions, filesOf, type OutputFiles } from "./output-files.js";
+import {
+  ENTRY_AS_LINE,
+  EVAL_ENTRY,
+  groupEntries,
+  haltOf,
+  nameColumns,
+  optionForLists,
+  type ParallelOptions,
+  takeHeader,
+} from "./parallel-options.js";
+import { jobName, recipeOf } from "./recipe-options.js";
 import { addRetryAndKeepOptions, type TimeOptions, timesOf } from "./time-options.js";
 
 /** A submission as the command line makes it: with bytes, not their JSON form. */
@@ -29,13 +43,7 @@ export type ParsedSubmission = Omit<Submission, "recipe" | "entries" | "numbers"
   readonly numbers?: Strides;
 };
 
-export interface SubmissionOptions extends TimeOptions {
-  readonly array?: string;
-  readonly eachLine?: string;
-  readonly null?: boolean;
-  readonly delimiter?: string;
-  readonly colsep?: RegExp;
-  readonly fromJson?: string;
+export interface SubmissionOptions extends TimeOptions, ParallelOptions, EntryOptions, OutputFiles {
   readonly name?: string;
   readonly dir?: string;
   readonly env: readonly string[];
@@ -44,6 +52,7 @@ export interface SubmissionOptions extends TimeOptions {
   readonly resource: readonly string[];
   readonly priority?: number;
   readonly timeLimit?: number;
+  readonly timeRequest?: number;
   readonly retries?: number;
   readonly crashLimit?: number;
   readonly maxFails?: number;
@@ -54,14 +63,17 @@ export interface SubmissionOptions extends TimeOptions {
   readonly tag: readonly string[];
   readonly script?: string;
   readonly service?: string;
-  readonly output?: string;
+  readonly open?: boolean;
   readonly log?: string;
   readonly outputCap?: number;
 }
 
 export function addSubmissionOptions(command: Command): Command {
   command
-    .option("--array <numbers>", "one task per number: 1-100, 1-100:2, 3,5,10-20")
+    .option(
+      "--array <numbers>",
+      "one task per number: 1-100, 1-100:2, 3,5,10-20; beside a list, only these of its tasks",
+    )
     .option("--each-line <file>", "one task per line; - is standard input")
     .option("-0, --null", "in files and standard input, NUL separates entries, not a line break")
     .option(
@@ -83,12 +95,17 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--slots <n>", "slots that one task needs", parseWholeNumber)
     .option(
       "--resource <name=amount>",
-      "another resource that one task needs, such as gpu=1; may be repeated",
+      "another resource that one task needs: gpu=1, gpu=0.5, gpu=all; may be repeated",
       collect,
       [],
     )
     .option("--priority <n>", "-1000 to 1000; higher runs first", parseInteger)
     .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseDuration)
+    .option(
+      "--time-request <duration>",
+      "give tasks only to workers that will not end sooner than this: 1h (default: as --time-limit)",
+      parseDuration,
+    )
     .option(
       "--retries <n>",
       "how often a failed task is tried again: N retries are at most N + 1 tries",
@@ -108,7 +125,7 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--limit <name>", "count against this limit, which laboro limit set makes; may be repeated", collect, [])
     .option(
       "--after <job>",
-      "start after this job has succeeded, or with any:JOB has ended; may be repeated",
+      "start after the success of this job: 7, last, a name; any:7 after its end, each:7 task i after task i; may be repeated",
       collect,
       [],
     )
@@ -116,10 +133,6 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--tag <tag>", "use only workers with this tag; may be repeated", collectTag, [])
     .option("--script <file>", "send this script to the worker and run it; the words are its arguments")
     .option("--service <name>", "call a service; each entry is the body of a request")
-    .option(
-      "--output <path>",
-      "write each task's output to this file at the worker; may have placeholders; makes the folder",
-    )
     .option(
       "--log <path>",
       "also write each task's output to this file at the worker, {#} being its number; replaces no file",
@@ -129,7 +142,7 @@ export function addSubmissionOptions(command: Command): Command {
       "how much output of a task is kept, its head and tail: 500M, or none for all (default: 16M)",
       parseOutputCap,
     );
-  return addRetryAndKeepOptions(command);
+  return addRetryAndKeepOptions(addOutputFileOptions(command));
 }
 
 function parseSeparator(text: string): RegExp {
@@ -140,7 +153,7 @@ function parseSeparator(text: string): RegExp {
   }
 }
 
-function parseInteger(text: string): number {
+export function parseInteger(text: string): number {
   const value = Number(text);
   if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
   throw badInput(`expected a whole number, got ${text}`);
@@ -155,9 +168,6 @@ function collectTag(text: string, before: readonly string[]): readonly string[] 
 /** Printed on standard error; the exit code is 0. */
 export const NOTHING_TO_DO = "the list of entries is empty: nothing to do\n";
 
-/** The command if none is given: each entry is a shell line. */
-export const ENTRY_AS_LINE: readonly string[] = ["/bin/sh", "-c", "{}"];
-
 /**
  * Makes the submission from words and options. Its list of entries may be empty: then there is nothing to do.
  * `readsStandardInput`: read the entries from there if a placeholder needs one and there is no list. `after` has job
@@ -169,77 +179,92 @@ export function makeSubmission(
   readsStandardInput: boolean,
 ): ParsedSubmission {
   for (const value of Object.values(options)) if (typeof value === "string") refuseOtherBytes(value, "an option");
-  const { command: given, entries: named, lists } = parseWords(words, delimiterOf(options));
+  const { command: typed, entries: named, lists, names } = parseWords(words, delimiterOf(options), options.header);
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
-  if (sources.length > 1) throw badInput("give entries in one way only: :::, --each-line, --from-json or --array");
+  // An array beside a list names tasks of the list.
+  const chooses = sources.length === 2 && options.array !== undefined;
+  if (sources.length > 1 && !chooses) throw badInput(ONE_WAY);
+  const grouped = optionForLists(options);
+  if (options.open === true && grouped !== undefined) throw badInput(`${grouped} cannot be used with --open`);
   const asLines =
-    given.length === 0 && [options.script, options.service, options.array].every((other) => other === undefined);
-  const command = asLines ? ENTRY_AS_LINE : given;
-  const array = options.array === undefined ? undefined : parseArray(options.array);
-  const entries = entriesOf(named, lists, options) ?? missingEntries(command, options, asLines, readsStandardInput);
-  const filled = addPlaceholders(command, {
-    hasEntries: entries !== undefined || array !== undefined,
-    lists,
-    hasColumns: columnCount(entries) > 1,
+    typed.length === 0 &&
+    [options.script, options.service, chooses ? undefined : options.array].every((other) => other === undefined);
+  // As in GNU parallel, several words are a line for the shell that is named.
+  const words1 = options.shell === undefined || typed.length === 0 ? typed : [typed.join(" ")];
+  const given = !asLines ? words1 : options.shell === undefined ? ENTRY_AS_LINE : [EVAL_ENTRY];
+  const isLine = options.script === undefined && isShellLine(given, options);
+  const read =
+    entriesOf(named, lists, options) ??
+    // The tasks of an open job can all come later.
+    (options.open === true && options.array === undefined
+      ? []
+      : missingEntries(given, isLine, options, asLines, readsStandardInput));
+  const { rows, header } = takeHeader(read, names, options);
+  if (header !== undefined) options.onHeader?.(header);
+  const command = nameColumns(given, header, isLine);
+  const { entries: all, several, counted } = groupEntries(rows, lists, command, isLine, options);
+  const chosen = chooses ? chooseEntries(all ?? [], parseArray(options.array ?? "")) : undefined;
+  const entries = chosen?.entries ?? all;
+  const array = options.array === undefined || chooses ? counted : parseArray(options.array);
+  const filled = addPlaceholders(command, isLine, {
+    hasEntries: !asLines && (entries !== undefined || options.array !== undefined),
+    hasColumns: several !== undefined || header !== undefined || columnCount(entries) > 1,
   });
-  const recipe = recipeOf(command, filled, options);
+  const recipe = recipeOf(command, filled, isLine, several, {
+    ...options,
+    ...Object.fromEntries(filesOf(options).map(([name, path]) => [name, nameColumns([path], header, false)[0] ?? ""])),
+  });
   const numbered =
     array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
   if (array !== undefined && recipe.kind === "call") throw badInput("--array cannot be used with --service");
   checkPlaceholders(numbered, entries);
   const needs = needsOf(options);
+  const count = entries?.length ?? (array === undefined ? 1 : strideTotal(array));
   return {
     recipe: numbered,
     ...(entries === undefined ? {} : { entries }),
-    ...(array === undefined ? {} : { count: strideTotal(array) }),
+    ...(chosen === undefined ? {} : { numbers: chosen.numbers }),
+    ...(array === undefined ? {} : { count }),
     ...(needs === undefined ? {} : { needs }),
-    ...(asLines && options.name === undefined ? { name: "commands" } : jobName(command, options)),
+    ...(asLines && options.name === undefined ? { name: "commands" } : jobName(command, isLine, options)),
     ...(options.pool === undefined ? {} : { pool: options.pool }),
     ...(options.tag.length === 0 ? {} : { tags: options.tag }),
     ...(options.priority === undefined ? {} : { priority: options.priority }),
     ...(options.retries === undefined ? {} : { retries: options.retries }),
     ...timesOf(options),
     ...(options.crashLimit === undefined ? {} : { crashLimit: options.crashLimit }),
-    ...(options.maxFails === undefined ? {} : { maxFails: options.maxFails }),
+    ...haltOf(options, count),
     ...(options.maxRunning === undefined ? {} : { maxRunning: options.maxRunning }),
     ...(options.limit.length === 0 ? {} : { limits: options.limit }),
+    ...options.timeout,
     ...(options.timeLimit === undefined ? {} : { timeLimitMs: options.timeLimit }),
+    ...(options.timeRequest === undefined ? {} : { timeRequestMs: options.timeRequest }),
     ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
     ...(options.after.length === 0 ? {} : { after: options.after.map(parseAfter) }),
   };
 }
 
-function delimiterOf({ null: byNul, delimiter }: SubmissionOptions): string {
-  if (byNul === true && delimiter !== undefined) throw badInput("--null and --delimiter exclude each other");
-  return byNul === true ? "\0" : (delimiter ?? "\n");
-}
-
-function entriesOf(
-  named: readonly Bytes[] | undefined,
-  lists: number,
-  options: SubmissionOptions,
-): readonly Bytes[] | undefined {
-  const { eachLine, fromJson, colsep } = options;
-  if (named !== undefined) return lists === 1 ? splitColumns(named, colsep) : named;
-  if (eachLine !== undefined) return splitColumns(readEntries(eachLine, delimiterOf(options)), colsep);
-  return fromJson === undefined ? undefined : readJsonItems(fromJson);
-}
-
 /** Standard input, if the command needs entries. Not if it is a terminal: then the user forgot the list. */
 function missingEntries(
   command: readonly string[],
+  isLine: boolean,
   options: SubmissionOptions,
   asLines: boolean,
   readsStandardInput: boolean,
 ): readonly Bytes[] | undefined {
   if (options.array !== undefined || options.service !== undefined) return undefined;
   const forms = [
-    ...placeholderForms(command, options.script === undefined && isShellLine(command)),
-    ...placeholderForms(options.output === undefined ? [] : [options.output], false),
+    ...placeholderForms(command, isLine),
+    ...placeholderForms(
+      filesOf(options).map(([, path]) => path),
+      false,
+    ),
   ];
-  const [missing] = forms.filter(
-    (form) => columnOf(form) === 1 || (columnOf(form) > 1 && options.colsep !== undefined),
-  );
+  const missing =
+    optionForLists(options) ??
+    (asLines
+      ? "{}"
+      : forms.find((form) => columnOf(form) === 1 || (columnOf(form) > 1 && options.colsep !== undefined)));
   if (missing === undefined) return undefined;
   if (!readsStandardInput || isatty(0)) throw noEntries(asLines ? undefined : missing);
   return splitColumns(readEntries("-", delimiterOf(options)), options.colsep);
@@ -249,126 +274,53 @@ const noEntries = (placeholder: string | undefined): LaboroError =>
   placeholder === undefined
     ? badInput("there is no command to run")
     : badInput(
-        `${placeholder} stands for an entry, and there is no list of entries; ` +
+        `${placeholder} ${placeholder.startsWith("{") ? "stands for an entry" : "is for a list"}, and there is no list of entries; ` +
           "give one with ::: a b c, :::: FILE, --each-line FILE, --array 1-9, or through a pipe",
       );
-
-function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
-  if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
-    throw badInput("--log can only be used with a command");
-  if (options.service !== undefined) {
-    if (options.output !== undefined) throw badInput("--output cannot be used with --service: the reply is the output");
-    if (command.length > 1) throw badInput("--service expects one body, or entries");
-    const [body] = command;
-    return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
-  }
-  const processOptions = {
-    dir: options.dir ?? process.cwd(),
-    ...(options.env.length === 0 ? {} : { env: environmentOf(options.env) }),
-    ...(options.stdin === undefined ? {} : { stdin: readInput(options.stdin) }),
-  };
-  if (options.script !== undefined) {
-    const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
-    if (options.output !== undefined)
-      throw badInput("--output cannot be used with --script: let the script write the file");
-    return {
-      kind: "script",
-      content: readInput(options.script),
-      type,
-      args: filled,
-      ...processOptions,
-    };
-  }
-  if (command.length === 0 || command[0] === "") throw badInput("there is no command to run");
-  const log = options.log === undefined ? {} : { log: options.log };
-  const [line = ""] = filled;
-  if (!isShellLine(command)) {
-    const argv = intoFile(filled, options.output);
-    return { kind: "command", argv, placeholders: true, ...log, ...processOptions };
-  }
-  const argv = [options.output === undefined ? line : lineIntoFile(line, options.output)];
-  return { kind: "command", argv, placeholders: true, shell: true, ...log, ...processOptions };
-}
-
-const MAKE_FOLDER = `case $laboro_to in ?*/*) mkdir -p -- "\${laboro_to%/*}" || exit;; esac`;
-
-function lineIntoFile(line: string, file: string): string {
-  return `laboro_to="${file.replace(/["$`\\]/g, "\\$&")}"; ${MAKE_FOLDER}; { ${line}\n} > "$laboro_to" 2>&1`;
-}
-
-/** Redirects the output of a program to a file by a shell. */
-function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
-  if (file === undefined) return argv;
-  return ["/bin/sh", "-c", `laboro_to=$1; shift; ${MAKE_FOLDER}; exec "$@" > "$laboro_to" 2>&1`, "sh", file, ...argv];
-}
-
-/** The default name: the command without the redirection of --output, or the name of the script. */
-function jobName(command: readonly string[], { name, output, script }: SubmissionOptions): { readonly name?: string } {
-  if (name !== undefined) return { name };
-  if (script !== undefined) return { name: basename(script) };
-  const [first] = command;
-  return output === undefined || first === undefined ? {} : { name: first.slice(0, 200) };
-}
 
 /**
  * One word with a blank is a shell line, such as run 'sort {} | uniq'. Several words are a program and its arguments.
  */
-const isShellLine = ([line = "", ...more]: readonly string[]): boolean =>
-  more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
+const isShellLine = ([line = "", ...more]: readonly string[], { shell }: SubmissionOptions): boolean =>
+  more.length === 0 && (shell !== undefined || /[\s|&;<>()$`"'*?]/.test(line));
 
 interface EntryShape {
   readonly hasEntries: boolean;
-  /** With several lists, `{}` stands for one value of each. A line of a file is one value, even with tabs in it. */
-  readonly lists: number;
   /** Entries have columns, from several lists or from a file: `{2}` stands for one. */
   readonly hasColumns: boolean;
 }
 
 /** A command without a placeholder gets the entry as its last argument. */
-function addPlaceholders(command: readonly string[], { hasEntries, lists, hasColumns }: EntryShape): readonly string[] {
-  const line = isShellLine(command);
-  const named = placeholderForms(command, line).some((form) => hasColumns || columnOf(form) < 2);
-  const whole = !hasEntries || named ? command : line ? [`${command[0]} {}`] : [...command, "{}"];
-  if (line && whole !== command && placeholderForms(whole, true).length === 0)
+function addPlaceholders(
+  command: readonly string[],
+  isLine: boolean,
+  { hasEntries, hasColumns }: EntryShape,
+): readonly string[] {
+  const named = placeholderForms(command, isLine).some((form) => hasColumns || columnOf(form) < 2);
+  const whole = !hasEntries || named ? command : isLine ? [`${command[0]} {}`] : [...command, "{}"];
+  if (isLine && whole !== command && placeholderForms(whole, true).length === 0)
     throw badInput("the line ends in a comment or a here-document: write {} where the entry belongs");
-  if (lists < 2) return whole;
-  const each = (part: string): string[] => Array.from({ length: lists }, (_, i) => `{${i + 1}${part}}`);
-  return whole.flatMap((word) => {
-    const [, alone] = /^\{(\.|\/\/|\/\.|\/|)\}$/.exec(word) ?? [];
-    if (alone !== undefined && !line) return each(alone);
-    // In a line, \{} is literal.
-    return [
-      word.replace(line ? /(?<!\\)\{(\.|\/\/|\/\.|\/|)\}/g : /\{(\.|\/\/|\/\.|\/|)\}/g, (_, part: string) =>
-        each(part).join(" "),
-      ),
-    ];
-  });
+  return whole;
 }
 
-function environmentOf(given: readonly string[]): Record<string, string> {
-  const env: Record<string, string> = {};
-  for (const text of given) {
-    const equals = text.indexOf("=");
-    const name = equals < 0 ? text : text.slice(0, equals);
-    const value = equals < 0 ? process.env[name] : text.slice(equals + 1);
-    if (value === undefined) throw badInput(`--env ${name}: this variable is not set here; give ${name}=VALUE`);
-    env[name] = value;
-  }
-  return env;
-}
-
-function needsOf(options: SubmissionOptions): Record<string, number> | undefined {
-  const needs: Record<string, number> = options.slots === undefined ? {} : { slots: options.slots };
+function needsOf(options: SubmissionOptions): Record<string, number | "all"> | undefined {
+  const needs: Record<string, number | "all"> = options.slots === undefined ? {} : { slots: options.slots };
   for (const text of options.resource) {
-    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined) throw badInput(`--resource: expected NAME=AMOUNT, got ${text}`);
-    needs[name] = Number(amount);
+    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?|all)$/.exec(text) ?? [];
+    if (name === undefined || amount === undefined)
+      throw badInput(`--resource: expected NAME=AMOUNT such as gpu=1, gpu=all or mem=8192 (MiB), got ${text}`);
+    needs[name] = amount === "all" ? amount : Number(amount);
   }
   return Object.keys(needs).length === 0 ? undefined : needs;
 }
 
-export function parseAfter(text: string): { job: number; any?: boolean } {
-  const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
-  if (job === undefined) throw badInput(`--after: expected a job number or any:NUMBER, got ${text}`);
-  return any === undefined ? { job: Number(job) } : { job: Number(job), any: true };
+/** What `any:` and `each:` before a job mean. */
+export const dependencyKind = (kind: string | undefined): { any?: true; each?: true } =>
+  kind === "any" ? { any: true } : kind === "each" ? { each: true } : {};
+
+export function parseAfter(text: string): { job: number; any?: true; each?: true } {
+  const [, kind, job] = /^(?:(any|each):)?(\d+)$/.exec(text) ?? [];
+  if (job === undefined)
+    throw badInput(`--after: expected a job, such as 7, last, its name, any:7 or each:7, got ${text}`);
+  return { job: Number(job), ...dependencyKind(kind) };
 }

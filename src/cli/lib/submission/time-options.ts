@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
 import { IF_EXISTS, type IfExists } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
-import { parseDuration, parseTime } from "../option-parsers.js";
+import { parseDuration, parseKeep, parseTime } from "../option-parsers.js";
 
 export interface TimeOptions {
   readonly retryWait?: number;
@@ -34,7 +34,10 @@ export function addDelayAndKeyOptions(command: Command): Command {
     .option("--key <key>", "one job at a time has this key, until it ends: see --if-exists")
     .option("--key-for <duration>", "the job has its key for so long after its end as well", parseDuration)
     .addOption(
-      new Option("--if-exists <what>", "where another job has the key: return it, refuse, or replace (cancel) it")
+      new Option(
+        "--if-exists <what>",
+        "where another job has the key: its number is returned, the new job refused, or the other one cancelled",
+      )
         .choices([...IF_EXISTS])
         .default(undefined, "return"),
     );
@@ -49,16 +52,16 @@ export function addRetryAndKeepOptions(command: Command): Command {
     .option("--retry-jitter <part>", "the part of each wait that is random, 0 to 1 (default: 0)", parseDecimal)
     .option(
       "--retry-on <ends>",
-      "retry only these: exit codes (137 is SIGKILL), timeout, names of a handler's errors; 75,137",
+      "retry only these ends: exit codes (137 is SIGKILL), timeout, names of a handler's errors: 75,timeout",
       parseEnds,
     )
-    .option("--never-on <ends>", "never retry these", parseEnds)
+    .option("--never-on <ends>", "never retry these ends", parseEnds)
     .option(
       "--keep <duration>",
-      "keep the job so long after its end: 7d (default: as long as the broker says)",
-      parseDuration,
+      "keep the job so long after its end: 7d; none: for ever (default: as long as the broker says)",
+      parseKeep,
     )
-    .option("--keep-failed <duration>", "the same where it did not succeed (default: as --keep)", parseDuration);
+    .option("--keep-failed <duration>", "the same where it did not succeed (default: as --keep)", parseKeep);
 }
 
 function parseDecimal(text: string): number {
@@ -69,10 +72,16 @@ function parseDecimal(text: string): number {
 function parseEnds(text: string): readonly (number | string)[] {
   const ends = text.split(",").map((one) => one.trim());
   if (ends.includes("")) throw new InvalidArgumentError("expected exit codes or names: 75,137");
-  return ends.map((one) => (/^\d+$/.test(one) ? Number(one) : one));
+  return ends.map((one) => (/^-?\d+$/.test(one) ? exitCode(Number(one), one) : one));
 }
 
-function retryOf(options: TimeOptions): Pick<Submission, "retry"> {
+/** A task that exited with 0 has not failed. */
+export function exitCode(code: number, text: string): number {
+  if (Number.isInteger(code) && code >= 1 && code <= 255) return code;
+  throw new InvalidArgumentError(`expected an exit code from 1 to 255, such as 75, got ${text}`);
+}
+
+function retryOf(options: TimeOptions & { readonly retries?: number }): Pick<Submission, "retry"> {
   const { retryWait, retryFactor, retryMax, retryJitter, retryOn, neverOn } = options;
   const retry = {
     ...(retryWait === undefined ? {} : { waitMs: retryWait }),
@@ -82,10 +91,15 @@ function retryOf(options: TimeOptions): Pick<Submission, "retry"> {
     ...(retryOn === undefined ? {} : { on: retryOn }),
     ...(neverOn === undefined ? {} : { never: neverOn }),
   };
-  return Object.keys(retry).length === 0 ? {} : { retry };
+  if (Object.keys(retry).length === 0) return {};
+  if (options.retries === undefined)
+    throw badInput("--retry-on, --never-on and --retry-wait have no effect without --retries, such as --retries 3");
+  return { retry };
 }
 
-export function timesOf(options: TimeOptions): Omit<Submission, "recipe" | "entries" | "numbers"> {
+export function timesOf(
+  options: TimeOptions & { readonly retries?: number },
+): Omit<Submission, "recipe" | "entries" | "numbers"> {
   const { in: delayMs, at, key, keyFor, ifExists, keep, keepFailed } = options;
   if (delayMs !== undefined && at !== undefined) throw badInput("--in and --at exclude each other");
   if (key === undefined && (keyFor !== undefined || ifExists !== undefined))

@@ -114,7 +114,3 @@ export function pad(text: string, width: number, side: "left" | "right"): string
   const blanks = " ".repeat(Math.max(0, width - displayWidth(text)));
   return side === "left" ? text + blanks : blanks + text;
 }
-
-/** Quotes a word for the shell, if it needs quotes. */
-export const shellQuote = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;

@@ -115,7 +115,7 @@ export class ClientSession {
       fail(cause);
       return;
     }
-    // Only a client that numbers two alike has another one here.
+    // A client may, against the rules, use one number twice. The later one replaces the earlier.
     this.#follows.get(id)?.end();
     const relayed = relay && !this.#relays.has(job) ? this.#relay(job) : undefined;
     const follow = this.#core.follows.follow({
@@ -168,7 +168,7 @@ export class ClientSession {
       if (error === undefined) this.#connection.send({ type: "RESPONSE", id, body: reply });
       else this.#connection.send({ type: "RESPONSE", id, body: reply, error });
     });
-    // It may be refused before its id is known here.
+    // `add` may have refused it at once.
     if (!answered) this.#requests.set(id, { number, bytes });
   }
 

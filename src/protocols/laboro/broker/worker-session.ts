@@ -13,7 +13,7 @@ import type { AssignedRange, AttemptRange, WorkerProfile } from "../../../dispat
 import { type JobId, RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { OutputChunk } from "../../../model/store.js";
-import { configFor, readSettings } from "../../../model/worker-settings.js";
+import { configFor, type MachineLoad, readSettings } from "../../../model/worker-settings.js";
 import type { CloseReason, Connection } from "../connection.js";
 import { type FromWorker, type Join, LINK_VERSION, RECIPES_REMEMBERED, type ToWorker } from "../messages.js";
 import { workerIdOf } from "../worker-identity.js";
@@ -29,27 +29,34 @@ export interface WorkerSessionOptions {
   readonly address?: string;
 }
 
+/** More than this is not sent before the worker has read it. A connection with much more unread is given up. */
+const MAX_UNREAD = 16 * 1024 * 1024;
+
 export class WorkerSession implements WorkerPort {
   readonly #core: Core;
   readonly #connection: Connection<FromWorker, ToWorker>;
   readonly #options: WorkerSessionOptions;
-  readonly #recipesSent = new Set<JobId>();
+  /** As they were sent: a job that was edited since is sent again. */
+  readonly #recipesSent = new Map<JobId, Job>();
   /** What the deadlines of calls are counted from: a moment before WELCOME. */
   readonly #openedAt = now();
+  readonly #isTunnelled: boolean;
+  machine: MachineLoad | undefined;
   #profile: WorkerProfile;
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
   #unsubscribe: readonly (() => void)[] = [];
   #sentUrls = "";
   /** Messages that came before WELCOME was sent. */
   #queuedReceived: FromWorker[] = [];
-  /** Messages to the worker that must follow WELCOME. */
-  #queuedSends: ToWorker[] = [];
+  /** What is sent after WELCOME, and after the worker has read what waits for it: then its messages show that it has. */
+  readonly #queuedSends: (() => void)[] = [];
 
   constructor(core: Core, connection: Connection<FromWorker, ToWorker>, join: Join, options: WorkerSessionOptions) {
     this.#core = core;
     this.#connection = connection;
     this.#options = options;
     this.#profile = profileOf(join, options.address);
+    this.#isTunnelled = join.tunnelled === true;
     this.#join(join).catch((cause: unknown) => this.#fail(cause));
   }
 
@@ -75,7 +82,7 @@ export class WorkerSession implements WorkerPort {
       this.#core.config.onChanged(() => this.#configure()),
       this.#core.group?.onChanged?.(() => this.#sendBrokers()) ?? (() => {}),
     ];
-    for (const message of this.#queuedSends.splice(0)) this.#connection.send(message);
+    this.#sendQueued();
     this.#sendBrokers();
     this.onMessages(this.#queuedReceived.splice(0));
   }
@@ -119,6 +126,7 @@ export class WorkerSession implements WorkerPort {
       }
     }
     if (output.length > 0) this.#store(output);
+    this.#sendQueued();
   }
 
   /** The output that came together is stored together: one CREDIT for all of it. */
@@ -132,7 +140,7 @@ export class WorkerSession implements WorkerPort {
     const orderly = this.#state === "leaving";
     this.#state = "closed";
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
-    this.#core.workerDisconnected(this.#profile.id, this, orderly, reason.by !== "us");
+    this.#core.workerDisconnected(this.#profile.id, this, orderly, reason.by !== "us" && !this.#isTunnelled);
   }
 
   #receive(message: Exclude<FromWorker, { readonly type: "OUTPUT" }>): void {
@@ -160,6 +168,19 @@ export class WorkerSession implements WorkerPort {
             this.#send({ type: "RESULTS", id: message.id, tasks: [], refused: asLaboroError(cause).message }),
         );
         return;
+      case "GET_FILE":
+        this.#core.files.readSent(id, message.job, message.file, message.from).then(
+          (bytes) => this.#send({ type: "FILE", id: message.id, bytes }),
+          (cause: unknown) => this.#refuseFile(message.id, asLaboroError(cause).message),
+        );
+        return;
+      case "PUT_FILE": {
+        const { from: offset, ...part } = message;
+        const stored = (): void => this.#send({ type: "FILE", id: message.id, bytes: new Uint8Array(0) });
+        if (!this.#core.workerFile(id, { ...part, stream: "stdout", offset }, stored))
+          this.#refuseFile(message.id, "the task is no longer this worker's");
+        return;
+      }
       case "RETRACTED":
       case "CANCELLED":
         this.#core.workerRetracted(id, message.tasks);
@@ -174,6 +195,11 @@ export class WorkerSession implements WorkerPort {
         this.#core.workerChanged(this.#profile);
         return;
       }
+      case "MACHINE": {
+        const { type: _, ...machine } = message;
+        this.machine = machine;
+        return;
+      }
       case "LEAVING":
         this.#state = "leaving";
         this.#core.workerDrains(id);
@@ -185,31 +211,57 @@ export class WorkerSession implements WorkerPort {
     }
   }
 
+  #refuseFile(id: number, refused: string): void {
+    this.#send({ type: "FILE", id, bytes: new Uint8Array(0), refused });
+  }
+
   assign(job: Job, tasks: AssignedRange, entries: Entries | undefined): void {
-    if (!this.#recipesSent.has(job.id)) {
-      this.#recipesSent.add(job.id);
-      const [oldest] = this.#recipesSent;
-      if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
-      const { recipe, requirement, limits, numbers, acceptedBy, key, after } = job;
-      const { timeLimitMs, outputCap, relay } = limits;
-      const taskLimits = {
-        outputCap,
-        ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
-        ...(relay === true ? { relay } : {}),
-      };
-      this.#send({
-        ...{ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits, acceptedBy },
-        ...(numbers === undefined ? {} : { numbers }),
-        ...(recipe.kind === "call" && key !== undefined ? { key } : {}),
-        ...(recipe.kind === "call" && after.length > 0 ? { after: after.map((one) => one.job) } : {}),
-      });
-    }
+    if (this.#mustWait) this.#queuedSends.push(() => this.#assign(job, tasks, entries));
+    else this.#assign(job, tasks, entries);
+  }
+
+  #assign(job: Job, tasks: AssignedRange, entries: Entries | undefined): void {
     const { first, last, attempt, atOnce } = tasks;
-    this.#send({
-      ...{ type: "TASKS", job: job.id, first, last, attempt },
-      ...(entries === undefined ? {} : { entries }),
-      ...(atOnce === undefined ? {} : { atOnce }),
+    try {
+      this.#sendRecipe(job);
+      this.#connection.send({
+        ...{ type: "TASKS", job: job.id, first, last, attempt },
+        ...(entries === undefined ? {} : { entries }),
+        ...(atOnce === undefined ? {} : { atOnce }),
+      });
+    } catch (cause) {
+      if (entries === undefined || first === last) {
+        this.#core.workerCannotTake(this.#profile.id, tasks, cause);
+        return;
+      }
+      // Together, the entries are larger than a message may be.
+      const half = entries.length >> 1;
+      this.#assign(job, { ...tasks, last: first + half - 1 }, entries.slice(0, half));
+      this.assign(job, { ...tasks, first: first + half }, entries.slice(half));
+    }
+  }
+
+  #sendRecipe(job: Job): void {
+    if (this.#recipesSent.get(job.id) === job) return;
+    const { recipe, requirement, limits, numbers, acceptedBy, key, after } = job;
+    const { timeLimitMs, timeLimitPercent, timeRequestMs, outputCap, relay } = limits;
+    const taskLimits = {
+      outputCap,
+      ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+      ...(timeLimitPercent === undefined ? {} : { timeLimitPercent }),
+      ...(timeRequestMs === undefined ? {} : { timeRequestMs }),
+      ...(relay === true ? { relay } : {}),
+    };
+    this.#connection.send({
+      ...{ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits, acceptedBy },
+      ...(numbers === undefined ? {} : { numbers }),
+      ...(recipe.kind === "call" && key !== undefined ? { key } : {}),
+      ...(recipe.kind === "call" && after.length > 0 ? { after: after.map((one) => one.job) } : {}),
     });
+    this.#recipesSent.delete(job.id);
+    this.#recipesSent.set(job.id, job);
+    const [oldest] = this.#recipesSent.keys();
+    if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
   }
 
   retract(tasks: readonly AttemptRange[]): void {
@@ -245,8 +297,20 @@ export class WorkerSession implements WorkerPort {
   }
 
   #send(message: ToWorker): void {
-    if (this.#state === "joining") this.#queuedSends.push(message);
+    if (this.#mustWait) this.#queuedSends.push(() => this.#connection.send(message));
     else if (this.#state !== "closed") this.#connection.send(message);
+  }
+
+  get #mustWait(): boolean {
+    return this.#state === "joining" || this.#queuedSends.length > 0 || this.#connection.bufferedBytes > MAX_UNREAD;
+  }
+
+  #sendQueued(): void {
+    if (this.#queuedSends.length === 0) return;
+    let sent = 0;
+    while (sent < this.#queuedSends.length && this.#connection.bufferedBytes <= MAX_UNREAD)
+      this.#queuedSends[sent++]?.();
+    this.#queuedSends.splice(0, sent);
   }
 
   #fail(cause: unknown): void {

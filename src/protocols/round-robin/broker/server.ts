@@ -86,7 +86,7 @@ export class RoundRobinServer implements RouterListener {
   readonly #timeoutMs: number;
   readonly #table: WorkerTable;
   readonly #peers = new Map<string, PeerConnection>();
-  /** Peers that have sent a message. After a reconnect they may wait for answers without sending another. */
+  /** Peers that have sent a message. After a reconnect a peer may wait for answers and send nothing. */
   readonly #greeted = new Set<string>();
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
   /** Keys of refused requests: a RESPONSE after the refusal would be a second one. */

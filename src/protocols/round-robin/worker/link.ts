@@ -103,12 +103,12 @@ export class RoundRobinLink {
     return this.#state === "ready" && (this.#dealer?.send(makeMessage(parts)) ?? false);
   }
 
-  /** TRACKEXEC: resolves with its RESPONSE; rejects if that says failure or does not come in time. */
+  /** Sends TRACKEXEC. Resolves with the RESPONSE; rejects if it reports a failure or is late. */
   track(parts: Omit<MessageInit, "command">, timeoutMs: number): Promise<Message> {
     return this.#ask({ ...parts, command: "TRACKEXEC" }, timeoutMs);
   }
 
-  /** PING: resolves with the server's PONG. */
+  /** Sends PING. Resolves with the server's PONG. */
   ping(timeoutMs: number): Promise<Message> {
     return this.#ask({ command: "PING", id: id8(this.nextId()) }, timeoutMs);
   }

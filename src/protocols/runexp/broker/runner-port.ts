@@ -268,6 +268,8 @@ export class RunnerPort implements WorkerPort {
 
   cancelCall(): void {}
 
+  readonly drainEnds = true;
+
   drain(): void {
     this.#finishing = true;
     this.#expectedPetos = 0;

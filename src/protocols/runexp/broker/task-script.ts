@@ -12,8 +12,8 @@
  */
 import { badInput } from "../../../base/errors.js";
 import { expandLine, expandWords, placeholderForms } from "../../../model/placeholders.js";
-import { interpreterOf, type ProcessRecipe, type ScriptRecipe, withEntry } from "../../../model/process-recipe.js";
 import type { Bytes } from "../../../model/recipe.js";
+import { interpreterOf, type ProcessRecipe, type ScriptRecipe, shellOf, withEntry } from "../../../model/recipe.js";
 import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
 import { MAX_HEADER, readResHeader } from "../res-text.js";
 
@@ -114,15 +114,16 @@ function teeInto(pattern: string, number: number): string[] {
 }
 
 function commandOf(recipe: ProcessRecipe, { number, entry }: TaskParameters): string {
-  const values = { number, entry };
+  const values = { number, entry, several: recipe.several };
   refuseSlot(recipe);
   if (recipe.kind === "script") {
     const args = expandWords(recipe.args ?? [], values).map((word) => quote(word));
     return [...interpreterOf(recipe), '"$laboro_dir/script"', ...args].join(" ");
   }
-  const [line] = recipe.argv;
+  const line = recipe.argv.at(-1);
   if (recipe.shell === true && line !== undefined) {
-    return `/bin/sh -c ${quote(recipe.placeholders === true ? expandLine(line, values) : line)}`;
+    const words = [...shellOf(recipe), recipe.placeholders === true ? expandLine(line, values) : line];
+    return words.map((word) => quote(word)).join(" ");
   }
   const argv = recipe.placeholders === true ? expandWords(recipe.argv, values) : recipe.argv;
   return argv.map((word) => quote(word)).join(" ");
@@ -135,7 +136,7 @@ function refuseSlot(recipe: ProcessRecipe): void {
     throw badInput("{%} cannot be used at a runexp runner, which does not tell its threads apart");
 }
 
-/** `exec` never runs a builtin or a function; the subshell takes its failure. A runner keeps one stream only: 2>&1. */
+/** `exec` runs no builtin and no function; its failure ends the subshell only. A runner keeps one stream: 2>&1. */
 function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
   const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));

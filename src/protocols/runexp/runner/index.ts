@@ -130,7 +130,7 @@ class RunexpRunner implements Runner {
         ? undefined
         : new MemoryWatch({
             minBytes: minMemory,
-            onChange: (enough, available) => on.memory?.(enough, available),
+            onChange: (why, available) => on.memory?.(why === undefined, available),
             retry: () => this.#threads.sendNext(),
           });
     this.#threads = new Threads(threads, {

@@ -4,7 +4,7 @@ import { closeSync, ftruncateSync, constants as mode, openSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import { writeFully } from "../../../base/files/durable.js";
-import { matlabLine } from "../../../worker/matlab.js";
+import { matlabLine } from "../../../worker/job-files.js";
 import { openSlots, type ProcessEnd, type Slots } from "../../../worker/processes/index.js";
 import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
 import { longDate, toWaitStatus, writeResHeader } from "../res-text.js";

@@ -2,8 +2,8 @@
 import { now } from "../../../base/clock.js";
 import type { Config } from "../../../base/config-value.js";
 import type { ErrorCode } from "../../../base/errors.js";
-import type { GroupBroker } from "../../../broker/config/group.js";
 import type { Core } from "../../../broker/core.js";
+import type { GroupBroker } from "../../../broker/group/membership.js";
 import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
 import {
   type BrokerUris,

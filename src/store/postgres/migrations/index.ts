@@ -5,9 +5,17 @@
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
 import { initialSchema } from "./001-initial-schema.js";
-import { submitFunction } from "./submit-function.js";
+import { submitChecks, submitFunction } from "./submit-function.js";
 
-export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction];
+/** Jobs that take more tasks, and what of jobs was changed after their submission. */
+const editedJobs = `
+-- It takes more tasks, and does not end, until it is closed.
+ALTER TABLE laboro.job ADD COLUMN open boolean NOT NULL DEFAULT false;
+-- Beside the spec as it was submitted.
+ALTER TABLE laboro.job ADD COLUMN changes jsonb;
+`;
+
+export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction, submitChecks, editedJobs];
 
 /** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";

@@ -2,7 +2,7 @@
  * Functions by which an application submits jobs in a transaction of its own. They check their input, take a number and store a row; at the
  * commit a broker is notified, makes the job and deletes the row. The application's role needs no right on any table.
  */
-export const submitFunction = `
+const submissionTable = `
 -- Submitted by transactions of applications, and not yet made a job.
 CREATE TABLE laboro.submission (
   id bigint PRIMARY KEY,
@@ -11,10 +11,14 @@ CREATE TABLE laboro.submission (
   inputs text[] NOT NULL,
   options jsonb NOT NULL
 );
+`;
 
-CREATE FUNCTION laboro.check_option(option text, value jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+/** The checks and the function that calls them. A migration that changes them runs this again. */
+export const submitChecks = `
+CREATE OR REPLACE FUNCTION laboro.check_option(option text, value jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rule record;
+  part record;
 BEGIN
   SELECT * INTO rule FROM (VALUES
     ('name', 'string', NULL, NULL), ('pool', 'string', NULL, NULL), ('retry', 'object', NULL, NULL),
@@ -34,6 +38,21 @@ BEGIN
     RAISE EXCEPTION 'laboro.submit: %: expected 1 to 1024 characters', option USING ERRCODE = 'invalid_parameter_value';
   ELSIF option = 'tags' AND EXISTS (SELECT 1 FROM jsonb_array_elements(value) AS t WHERE jsonb_typeof(t) <> 'string' OR length(t #>> '{}') NOT BETWEEN 1 AND 1024) THEN
     RAISE EXCEPTION 'laboro.submit: tags: expected texts, got %', value USING ERRCODE = 'invalid_parameter_value';
+  ELSIF option = 'retry' THEN
+    FOR part IN SELECT key, v, jsonb_typeof(v) AS type FROM jsonb_each(value) AS e (key, v) LOOP
+      IF NOT (CASE
+        WHEN part.key IN ('waitMs', 'maxMs') AND part.type = 'number' THEN part.v::numeric BETWEEN 0 AND 3e12 AND part.v::numeric = trunc(part.v::numeric)
+        WHEN part.key = 'factor' AND part.type = 'number' THEN part.v::numeric BETWEEN 1 AND 100
+        WHEN part.key = 'jitter' AND part.type = 'number' THEN part.v::numeric BETWEEN 0 AND 1
+        WHEN part.key IN ('on', 'never') AND part.type = 'array' THEN jsonb_array_length(part.v) <= 100 AND NOT EXISTS (
+          SELECT 1 FROM jsonb_array_elements(part.v) AS e (v) WHERE NOT CASE jsonb_typeof(v)
+            WHEN 'string' THEN length(v #>> '{}') BETWEEN 1 AND 200
+            WHEN 'number' THEN v::numeric BETWEEN 1 AND 2147483647 AND v::numeric = trunc(v::numeric) ELSE false END)
+        ELSE false END) THEN
+        RAISE EXCEPTION 'laboro.submit: retry.%: expected one of waitMs, factor (1 to 100), maxMs, jitter (0 to 1), on, never, got %', part.key, part.v
+          USING ERRCODE = 'invalid_parameter_value', HINT = '{"waitMs": 1000, "factor": 2, "maxMs": 60000, "jitter": 0.2, "on": [75, "timeout"]}';
+      END IF;
+    END LOOP;
   ELSIF option = 'limits' AND (jsonb_array_length(value) > 20 OR EXISTS (
     SELECT 1 FROM jsonb_array_elements(value) AS l
     WHERE NOT EXISTS (SELECT 1 FROM laboro.key_value WHERE bucket = 'limit' AND key = l #>> '{}'))) THEN
@@ -45,7 +64,7 @@ BEGIN
 END $$;
 
 -- One job with a task for each input. Returns its number.
-CREATE FUNCTION laboro.submit_many(task text, inputs jsonb[], options jsonb DEFAULT '{}') RETURNS bigint
+CREATE OR REPLACE FUNCTION laboro.submit_many(task text, inputs jsonb[], options jsonb DEFAULT '{}') RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
@@ -57,6 +76,8 @@ BEGIN
     RAISE EXCEPTION 'laboro.submit: the task needs a name of 1 to 1024 characters' USING ERRCODE = 'invalid_parameter_value';
   ELSIF coalesce(array_length(inputs, 1), 0) NOT BETWEEN 1 AND 100000 OR array_ndims(inputs) <> 1 THEN
     RAISE EXCEPTION 'laboro.submit: expected 1 to 100000 inputs' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF EXISTS (SELECT 1 FROM unnest(inputs) AS i WHERE octet_length(i::text) > 62914560) THEN
+    RAISE EXCEPTION 'laboro.submit: an input is larger than 60 MiB' USING ERRCODE = 'invalid_parameter_value';
   ELSIF jsonb_typeof(options) IS DISTINCT FROM 'object' THEN
     RAISE EXCEPTION 'laboro.submit: the options have to be an object, got %', options USING ERRCODE = 'invalid_parameter_value';
   END IF;
@@ -81,7 +102,9 @@ BEGIN
   PERFORM pg_notify('laboro_submit', '');
   RETURN number;
 END $$;
+`;
 
+export const submitFunction = `${submissionTable}${submitChecks}
 CREATE FUNCTION laboro.submit(task text, input jsonb DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT laboro.submit_many(task, ARRAY[input], options)';
 

@@ -1,12 +1,11 @@
 /**
- * A cancel. Once everything from the cursor on is cancelled, the cursor moves to the end; cancelled tasks at the ends of released task ranges leave at once.
+ * Changes of a whole job: cancel, hold, remove. If a cancel covers all tasks that no broker has leased yet, the cursor moves to the end of the job. Cancelled tasks at the start or
+ * end of a released task range are cut off at once; those in its middle when it is leased.
  */
 import type { JobId } from "../../../model/ids.js";
 import { multirange, validText } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
-import type { StageProgress } from "../stage-progress.js";
-import type { IndexedWrite } from "../stages.js";
-import { addToJobCounters, isOpen, markChanged } from "../statements.js";
+import type { BatchContext, IndexedWrite, StageProgress } from "../stages.js";
+import { addToJobCounters, isOpen, markChanged, OWN_EPOCH } from "../statements.js";
 
 /** $1 job, $2 ranges, $3 reason, $4 whether to leave out what workers have. The job's row is locked against every other change. */
 export const CANCEL = `
@@ -27,7 +26,8 @@ trimmed AS (
   FROM free f WHERE p.id = f.id AND NOT isempty(f.stays) AND f.size > upper(f.stays) - lower(f.stays)),
 gone AS (DELETE FROM laboro.task_range p USING free f WHERE p.id = f.id AND isempty(f.stays)),
 marked AS (
-  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason), cursor = j.cursor + b.tasks
+  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason), cursor = j.cursor + b.tasks,
+    open = j.open AND NOT $2::int4multirange @> j.count
   FROM asked a JOIN beyond b USING (id) WHERE j.id = a.id),
 changed AS (${markChanged("SELECT id FROM asked")}),
 counted AS MATERIALIZED (
@@ -47,4 +47,31 @@ export async function cancel(
   const [row] = await batch.session.send<{ job: JobId; cancelled: number }>(CANCEL, values);
   batch.writeResults[at] = { op };
   if (row !== undefined) stageProgress.add(at, job, { cancelled: row.cancelled });
+}
+
+export const HOLD = `
+WITH found AS (UPDATE laboro.job SET held = $2::boolean WHERE id = $1::bigint RETURNING id),
+changed AS (${markChanged("SELECT id FROM found")})
+SELECT id FROM found`;
+
+export async function hold(batch: BatchContext, { at, write }: IndexedWrite<"hold">): Promise<void> {
+  const { op, job, held } = write;
+  const rows = await batch.session.send(HOLD, [job, held]);
+  batch.writeResults[at] = { op, found: rows.length > 0 };
+}
+
+/** Deletes an ended job with all its rows. It has no task ranges: every task of it is recorded. */
+const TABLES = ["job_state", "job_counters", "result", "earlier_attempt", "entry_chunk", "output"];
+
+export const REMOVE = `
+WITH gone AS (
+  DELETE FROM laboro.job
+  WHERE id = $1::bigint AND (SELECT ended_at FROM laboro.job_state WHERE job = $1::bigint) IS NOT NULL AND ${OWN_EPOCH} > 0 RETURNING id),
+${TABLES.map((table) => `${table}_gone AS (DELETE FROM laboro.${table} WHERE job = $1::bigint AND EXISTS (SELECT 1 FROM gone))`).join(",\n")}
+SELECT id FROM gone`;
+
+export async function remove(batch: BatchContext, { at, write }: IndexedWrite<"remove">): Promise<void> {
+  const rows = await batch.session.send(REMOVE, [write.job]);
+  batch.entries.delete(write.job);
+  batch.writeResults[at] = { op: write.op, removed: rows.length > 0 };
 }

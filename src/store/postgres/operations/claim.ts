@@ -1,14 +1,15 @@
 /**
- * Tasks handed to workers. Consecutive claims from one task range are one cut at its front; a single claim may also take from its end.
+ * Tasks handed to workers, and those adopted from another broker. Consecutive claims from one task range are one cut at its front; a single claim may also take from its end.
  */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import type { Range } from "../../../model/ranges.js";
-import { booleanArray, numberArray, textArray } from "../arrays.js";
-import { type BatchContext, MustRunSeparately } from "../batch-context.js";
+import { booleanArray, numberArray, textArray, validText } from "../arrays.js";
 import { addStarts } from "../limit-rows.js";
 import type { IndexedWrite } from "../stages.js";
-import { owned } from "../statements.js";
+import { type BatchContext, MustRunSeparately } from "../stages.js";
+import { OWN_EPOCH, owned } from "../statements.js";
+import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "../task-range-rows.js";
 
 /** $1 task ranges to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
 const CUTS = "unnest($1::bigint[], $2::int[], $3::int[], $4::boolean[]) AS c (id, first, last, several)";
@@ -79,7 +80,7 @@ export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"
     batch.writeResults[at] = { op, lost };
     if (!lost && taskRange.hasEntries) wanted.push({ at, job: taskRange.job, range: { first, last } });
   }
-  // One after the other: neighbours find their entries in the chunk that the first of them has read.
+  // One after the other, because claims next to each other often need the same chunk of entries: it is read once.
   for (const { at, job, range } of wanted) {
     batch.writeResults[at] = { op: "claim", lost: false, entries: await batch.entries.read(job, range, batch.session) };
   }
@@ -115,4 +116,26 @@ function refuse(from: TaskRangeId, taskRange: Range, cut: Cut): never {
     "LABORO_INTERNAL",
     `a claim takes ${cut.first}-${cut.last} out of the middle of task range ${from} (${taskRange.first}-${taskRange.last})`,
   );
+}
+
+// The claims of a worker at other brokers become this broker's; from then on the writes of the former owner are lost.
+
+/** $1 the worker. In order of the ids, as every batch locks its task ranges. */
+export const ADOPT = `
+WITH theirs AS MATERIALIZED (
+  SELECT id FROM laboro.task_range WHERE worker = $1::text AND epoch <> ${OWN_EPOCH} ORDER BY id FOR UPDATE)
+UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
+
+/** Read afterwards: it includes what the former owner recorded while this statement waited for it. */
+export const HELD = `
+SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.worker = $1::text AND p.epoch = ${OWN_EPOCH}`;
+
+export async function adopt(batch: BatchContext, { at, write }: IndexedWrite<"adopt">): Promise<void> {
+  const worker = validText(write.worker);
+  const [adopted, held] = await Promise.all([
+    batch.session.send<{ id: TaskRangeId }>(ADOPT, [worker]),
+    batch.session.send<ClaimedRow>(HELD, [worker]),
+  ]);
+  const names = new Set(adopted.map(({ id }) => id));
+  batch.writeResults[at] = { op: write.op, taskRanges: claimedRangesFrom(held.filter(({ id }) => names.has(id))) };
 }

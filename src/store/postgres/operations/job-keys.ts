@@ -4,7 +4,7 @@ import { jobEnd } from "../../../model/job.js";
 import { ALL_TASKS } from "../../../model/ranges.js";
 import type { Progress } from "../../../model/store.js";
 import { multirange, textArray } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
+import type { BatchContext } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 import { CANCEL } from "./cancel.js";
 import { totalsOf } from "./end-jobs.js";

@@ -4,9 +4,8 @@ import { limitKeys } from "../../../model/limit.js";
 import { sizeOf } from "../../../model/ranges.js";
 import type { TaskRange, WriteResult } from "../../../model/store.js";
 import { numberArray, textArray } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
 import { isLimitedLease, LimitRooms } from "../limit-rows.js";
-import type { IndexedWrite } from "../stages.js";
+import type { BatchContext, IndexedWrite } from "../stages.js";
 import { dueAt, OWN_EPOCH } from "../statements.js";
 import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 

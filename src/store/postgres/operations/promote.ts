@@ -2,9 +2,8 @@
 import type { JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { numberArray } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
 import { JOBS_BY_ID, type JobRow, jobFrom } from "../job-rows.js";
-import type { IndexedWrite } from "../stages.js";
+import type { BatchContext, IndexedWrite } from "../stages.js";
 import { OWN_EPOCH, SET_CHANGED } from "../statements.js";
 
 const DELAYED = "ended_at IS NULL AND not_before IS NOT NULL";
@@ -19,7 +18,7 @@ WITH due AS MATERIALIZED (
   ORDER BY not_before, job LIMIT $3::int FOR UPDATE SKIP LOCKED)
 UPDATE laboro.job_state s SET not_before = NULL, ${SET_CHANGED} FROM due WHERE s.job = due.job RETURNING s.job AS id`;
 
-/** As they were found: those with a named time before the others, the earliest first. */
+/** In the order of the queries: jobs with a named time first, each kind by its time. */
 function inOrder(a: Job, b: Job): number {
   const kinds = Number(a.delayMs !== undefined) - Number(b.delayMs !== undefined);
   return kinds || (a.notBefore ?? 0) - (b.notBefore ?? 0) || a.id - b.id;

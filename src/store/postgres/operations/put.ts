@@ -1,11 +1,10 @@
 /** A small text under its key. */
 import { validText } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
-import type { IndexedWrite } from "../stages.js";
+import type { BatchContext, IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 
 /** Brokers that change the same key wait for each other, also where it has no row yet that could be locked. */
-export const LOCK_KEY = `SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(10) || $2::text, 5429))`;
+const LOCK_KEY = `SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(10) || $2::text, 5429))`;
 
 /** $1 bucket, $2 key, $3 value or null, $4 the version that is expected or null, $5 now. */
 export const PUT = `

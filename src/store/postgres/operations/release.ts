@@ -1,9 +1,7 @@
 /** Waiting task ranges released for any broker. Cancelled tasks at their ends leave them, and are counted. */
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { numberArray } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
-import type { StageProgress } from "../stage-progress.js";
-import type { IndexedWrite } from "../stages.js";
+import type { BatchContext, IndexedWrite, StageProgress } from "../stages.js";
 import { addToJobCounters, markChanged, owned } from "../statements.js";
 
 /** Releases the task ranges that match `condition`. Returns each with the number of tasks that left it. */

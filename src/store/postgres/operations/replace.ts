@@ -1,9 +1,7 @@
 /** Replaces a task range by others: tasks that wait again, tasks that stay with the worker. */
 import { numberArray, textArray } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows } from "../result-columns.js";
-import type { StageProgress } from "../stage-progress.js";
-import type { IndexedWrite } from "../stages.js";
+import type { BatchContext, IndexedWrite, StageProgress } from "../stages.js";
 import { addToJobCounters, flagsFrom, OWN_EPOCH, owned, ownFlags } from "../statements.js";
 
 /** $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; from $4 to $14 the replacements; from $15 on results of earlier attempts. */

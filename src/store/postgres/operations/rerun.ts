@@ -16,10 +16,9 @@ import {
 import type { TaskRange } from "../../../model/store.js";
 import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../rerun-ranges.js";
 import { multirange, numberArray, rangesFrom } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
 import { RESULT_COLUMNS, stateNumber } from "../result-columns.js";
-import type { IndexedWrite, WriteOf } from "../stages.js";
+import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH, SET_CHANGED } from "../statements.js";
 import { holderOf, SET_HOLDER } from "./job-keys.js";
 

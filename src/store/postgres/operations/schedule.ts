@@ -1,13 +1,13 @@
 /** Changes of schedules, each with the writes of its run: both or neither. Their rows are locked (locks.ts). */
 import { JobId } from "../../../model/ids.js";
-import type { RunWrite, ScheduleChange } from "../../../model/schedule.js";
+import type { RunWrite, ScheduleChange, SchedulePage, ScheduleQuery } from "../../../model/schedule.js";
 import type { WriteResult } from "../../../model/store.js";
-import { encodeSchedule, jobOfRun } from "../../schedule-rows.js";
-import { ConcatenatedBytes, numberArray, textArray } from "../arrays.js";
+import { encodeSchedule, jobOfRun, type ScheduleRow, scheduleFrom } from "../../schedule-rows.js";
+import { ConcatenatedBytes, numberArray, textArray, validText } from "../arrays.js";
 import { NEXT_JOBS } from "../assigned-numbers.js";
-import type { BatchContext } from "../batch-context.js";
-import { StageProgress } from "../stage-progress.js";
-import type { IndexedWrite, WriteOf } from "../stages.js";
+import type { Session } from "../connections.js";
+import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
+import { StageProgress } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 import { cancel } from "./cancel.js";
 import { totalsOf } from "./end-jobs.js";
@@ -107,4 +107,30 @@ async function runWrites(batch: BatchContext, writes: readonly RunWrite[]): Prom
   for (const [at, after] of progress.progress(await totalsOf(batch, progress.jobs)))
     writeResults[at] = { op: "cancel", progress: after };
   return writeResults.map((result) => result ?? { op: "cancel" });
+}
+
+/** Reading schedules. The clock is the database's. */
+const CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::float8";
+const SELECT = `SELECT name, revision, next_at AS "nextAt", spec, state, last_job AS "lastJob", former_job AS "formerJob" FROM laboro.schedule`;
+const ONE = `${SELECT} WHERE name = $1::text`;
+/** $1 at most so many. The clock is read once: compared with a function, the index would not be used. */
+export const DUE_SCHEDULES = `${SELECT} WHERE next_at <= (SELECT ${CLOCK}) ORDER BY next_at, name LIMIT $1::int`;
+/** $1 after this name, $2 at most so many. */
+const PAGE = `${SELECT} WHERE name > $1::text ORDER BY name LIMIT $2::int`;
+export const EARLIEST_SCHEDULE = `
+SELECT ${CLOCK} AS now, (SELECT min(next_at) FROM laboro.schedule WHERE next_at IS NOT NULL) AS earliest`;
+
+export async function readSchedules(reader: Session, query: ScheduleQuery): Promise<SchedulePage> {
+  // First the rows: what is due by the clock that is returned may be more than was read, never less.
+  const rows = await rowsOf(reader, query);
+  const [clock] = await reader.send<{ now: number; earliest: number | null }>(EARLIEST_SCHEDULE);
+  const { now = Date.now(), earliest = null } = clock ?? {};
+  return { schedules: rows.map(scheduleFrom), now, ...(earliest === null ? {} : { earliest }) };
+}
+
+function rowsOf(reader: Session, { name, due, after = "", limit }: ScheduleQuery): Promise<readonly ScheduleRow[]> {
+  if (name !== undefined) return reader.send<ScheduleRow>(ONE, [validText(name)]);
+  return due === true
+    ? reader.send<ScheduleRow>(DUE_SCHEDULES, [limit])
+    : reader.send<ScheduleRow>(PAGE, [validText(after), limit]);
 }

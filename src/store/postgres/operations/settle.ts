@@ -2,10 +2,9 @@
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import { numberArray } from "../arrays.js";
-import { type BatchContext, MustRunSeparately } from "../batch-context.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows, stateNumber } from "../result-columns.js";
-import type { StageProgress } from "../stage-progress.js";
-import type { IndexedWrite } from "../stages.js";
+import type { IndexedWrite, StageProgress } from "../stages.js";
+import { type BatchContext, MustRunSeparately } from "../stages.js";
 import { addToJobCounters, flagsFrom, owned, ownFlags } from "../statements.js";
 
 const CANCELLED = stateNumber("cancelled");

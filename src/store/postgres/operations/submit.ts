@@ -6,23 +6,23 @@ import { isParked, type Job, newJob } from "../../../model/job.js";
 import type { TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
 import { booleanArray, ConcatenatedBytes, numberArray, textArray, validText } from "../arrays.js";
-import type { BatchContext } from "../batch-context.js";
-import type { IndexedWrite, WriteOf } from "../stages.js";
+import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH } from "../statements.js";
 import { FREE_KEYS, KEY_HOLDERS, type KeyHolder, takeKey } from "./job-keys.js";
 
-/** $1 now; $2 the specs, concatenated; $3 to $21 the jobs. A job with a key or an idempotency key that another has is not made. */
+/** $1 now; $2 the specs, concatenated; $3 to $22 the jobs. A job with a key or an idempotency key that another has is not made. */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],
     $12::int[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::float8[], $18::float8[], $19::boolean[], $20::float8[],
-    $21::float8[])
+    $21::float8[], $22::boolean[])
   AS a (id, start, length, name, pool, batch_key, count, has_entries, held, granted, range_id, bytes, idempotency_key, key, key_for_ms,
-    not_before, relative, keep_ms, keep_failed_ms)),
+    not_before, relative, keep_ms, keep_failed_ms, open)),
 jobs AS (
-  INSERT INTO laboro.job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor, key, has_key, key_for_ms)
+  INSERT INTO laboro.job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor, key, has_key, key_for_ms,
+    open)
   SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, batch_key, idempotency_key, count, has_entries, held, granted,
-    key, key IS NOT NULL, key_for_ms
+    key, key IS NOT NULL, key_for_ms, open
   -- In one order at every broker: two that insert the same keys would block each other.
   FROM asked ORDER BY key, idempotency_key, id
   ON CONFLICT DO NOTHING
@@ -31,7 +31,7 @@ made AS (SELECT asked.* FROM asked JOIN jobs USING (id)),
 states AS (
   INSERT INTO laboro.job_state (job, changed_by, ended_at, ended_state, not_before, relative, keep_ms, keep_failed_ms)
   -- A job without tasks has ended with its submission.
-  SELECT id, ${OWN_EPOCH}, CASE count WHEN 0 THEN $1::float8 END, CASE count WHEN 0 THEN 0 END, not_before, relative, keep_ms, keep_failed_ms
+  SELECT id, ${OWN_EPOCH}, CASE WHEN count = 0 AND NOT open THEN $1::float8 END, CASE WHEN count = 0 AND NOT open THEN 0 END, not_before, relative, keep_ms, keep_failed_ms
   FROM made),
 task_ranges AS (
   INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
@@ -119,6 +119,7 @@ async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"su
     booleanArray(jobs.map(({ delayMs }) => delayMs !== undefined)),
     numberArray(jobs.map(({ keepMs }) => keepMs ?? null)),
     numberArray(jobs.map(({ keepMs, keepFailedMs = keepMs }) => keepFailedMs ?? null)),
+    booleanArray(jobs.map(({ open }) => open === true)),
   ]);
   sent.push(making);
   if (chunks.length > 0) {

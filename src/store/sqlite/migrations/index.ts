@@ -6,10 +6,18 @@ import { LaboroError } from "../../../base/errors.js";
 import type { Database } from "../database.js";
 import { initialSchema } from "./001-initial-schema.js";
 
-/** Statements, or a function where stored values have to be decoded. */
-export type Migration = string | ((db: Database) => void);
+/** Jobs that take more tasks, and what of jobs was changed after their submission. */
+const editedJobs = `
+-- It takes more tasks, and does not end, until it is closed.
+ALTER TABLE job ADD COLUMN open INTEGER NOT NULL DEFAULT 0;
+-- JSON, beside the spec as it was submitted.
+ALTER TABLE job ADD COLUMN changes TEXT;
+`;
 
-export const MIGRATIONS: readonly Migration[] = [initialSchema];
+/** Statements, or a function where stored values have to be decoded. */
+type Migration = string | ((db: Database) => void);
+
+export const MIGRATIONS: readonly Migration[] = [initialSchema, editedJobs];
 
 export function migrate(db: Database, migrations: readonly Migration[] = MIGRATIONS): void {
   const version = schemaVersion(db);

@@ -1,12 +1,23 @@
+/** Changes of a whole job: cancel, hold, remove. */
 import type { TaskRangeId } from "../../../model/ids.js";
-import { difference, intersection, normalize, type Range, type Ranges, union } from "../../../model/ranges.js";
+import {
+  contains,
+  difference,
+  intersection,
+  normalize,
+  type Range,
+  type Ranges,
+  union,
+} from "../../../model/ranges.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
-import { prepareTrim } from "../trim.js";
+import type { OutputTable } from "../output-table.js";
+import { prepareTrim } from "./release.js";
 
-const FIND = "SELECT count, cursor, cancels FROM job WHERE id = ?";
-const CANCEL = "UPDATE job SET cancels = ?, cancel_reason = coalesce(?, cancel_reason), cursor = ? WHERE id = ?";
+const FIND = "SELECT count, cursor, cancels, open FROM job WHERE id = ?";
+const CANCEL =
+  "UPDATE job SET cancels = ?, cancel_reason = coalesce(?, cancel_reason), cursor = ?, open = ? WHERE id = ?";
 const UNOWNED = "SELECT id, first, last FROM task_range WHERE job = ? AND epoch IS NULL";
 const CLAIMED = "SELECT first, last FROM task_range WHERE job = ? AND worker IS NOT NULL ORDER BY first";
 const NOTHING = { succeeded: 0, failed: 0, cancelled: 0 };
@@ -19,23 +30,46 @@ export function prepareCancel(db: Database, jobCounters: JobCounters): Operation
   const trim = prepareTrim(db);
   return ({ op, job, ranges, reason, unclaimed }) => {
     const before = jobCounters.add(job, NOTHING);
-    const row: { count: number; cursor: number; cancels: string } | undefined = find.get(job);
+    const row: { count: number; cursor: number; cancels: string; open: number } | undefined = find.get(job);
     if (before === undefined || row === undefined) return { op };
     if (before.ended !== undefined) return { op, progress: before };
     const { count, cursor } = row;
     const stored: Ranges = JSON.parse(row.cancels);
     const left: Ranges = unclaimed === true ? normalize(claimed.all(job) as Range[]) : [];
-    const added = intersection({ first: 0, last: count - 1 }, normalize(ranges)).flatMap((range) =>
-      difference(range, left),
-    );
+    const asked = normalize(ranges);
+    const added = intersection({ first: 0, last: count - 1 }, asked).flatMap((range) => difference(range, left));
+    const open = row.open === 1 && !contains(asked, count);
     const cancels = union(stored, added);
     const beyond = difference({ first: cursor, last: count - 1 }, cancels).length === 0 ? count - cursor : 0;
     const text = JSON.stringify(cancels);
-    cancel.run(text, reason ?? null, cursor + beyond, job);
+    cancel.run(text, reason ?? null, cursor + beyond, open ? 1 : 0, job);
     jobCounters.setCancels(job, text);
+    jobCounters.resize(job, count, open);
     const free: (Range & { id: TaskRangeId })[] = unowned.all(job);
     const trimmed = free.reduce((sum, taskRange) => sum + trim(taskRange, cancels), 0);
     const progress = jobCounters.add(job, { ...NOTHING, cancelled: beyond + trimmed });
     return progress === undefined ? { op } : { op, progress };
+  };
+}
+
+const HOLD = "UPDATE job SET held = ? WHERE id = ?";
+
+export function prepareHold(db: Database): Operation<"hold"> {
+  const hold = db.prepare(HOLD);
+  return ({ op, job, held }) => ({ op, found: hold.run(held ? 1 : 0, job).changes > 0 });
+}
+
+const TABLES = ["result", "earlier_attempt", "entry_chunk", "task_range"];
+
+export function prepareRemove(db: Database, jobCounters: JobCounters, output: OutputTable): Operation<"remove"> {
+  const removals = TABLES.map((table) => db.prepare(`DELETE FROM ${table} WHERE job = ?`));
+  const removeJob = db.prepare("DELETE FROM job WHERE id = ?");
+  return ({ op, job }) => {
+    if (jobCounters.add(job, NOTHING)?.ended === undefined) return { op, removed: false };
+    for (const removal of removals) removal.run(job);
+    removeJob.run(job);
+    output.remove(job);
+    jobCounters.remove(job);
+    return { op, removed: true };
   };
 }

@@ -1,3 +1,4 @@
+/** Task ranges that change hands: claimed by a worker, adopted from an earlier start of the broker, replaced by what is left of them. */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
@@ -5,8 +6,17 @@ import type { Range } from "../../../model/ranges.js";
 import { entriesWithin } from "../../entry-chunks.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
+import type { JobCounters } from "../job-counters.js";
 import type { JobTable } from "../job-table.js";
 import { LimitStarts } from "../limit-starts.js";
+import type { OutputTable } from "../output-table.js";
+import type { ResultTable } from "../result-table.js";
+import {
+  type InsertTaskRange,
+  prepareClaimedRange,
+  TASK_RANGE_COLUMNS,
+  type TaskRangeRow,
+} from "../task-range-table.js";
 
 const FIND = `
 SELECT task_range.first, task_range.last, task_range.job, job.has_entries AS hasEntries
@@ -51,5 +61,36 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
     if (row.first === first) cut.run(last + 1, row.last, from);
     else cut.run(row.first, first - 1, from);
     return claimed;
+  };
+}
+
+const ADOPT = `UPDATE task_range SET epoch = ?1 WHERE worker = ?2 AND epoch <> ?1 RETURNING ${TASK_RANGE_COLUMNS}`;
+
+export function prepareAdopt(db: Database): Operation<"adopt"> {
+  const adopt = db.prepare(ADOPT);
+  const held = prepareClaimedRange(db);
+  return ({ op, worker }, { epoch }) => {
+    const rows: TaskRangeRow[] = adopt.all(epoch, worker);
+    return { op, taskRanges: rows.sort((a, b) => a.id - b.id).map(held) };
+  };
+}
+
+const REMOVE = "DELETE FROM task_range WHERE id = ? AND epoch = ?";
+
+export function prepareReplace(
+  db: Database,
+  jobCounters: JobCounters,
+  results: ResultTable,
+  output: OutputTable,
+  insertTaskRange: InsertTaskRange,
+): Operation<"replace"> {
+  const remove = db.prepare(REMOVE);
+  return ({ op, job, rangeId, replacements, earlierAttempts, cancelled }, { epoch }) => {
+    if (remove.run(rangeId, epoch).changes === 0) return { op, lost: true };
+    for (const piece of replacements) insertTaskRange({ ...piece, job }, epoch);
+    results.insertEarlierAttempts(job, earlierAttempts);
+    output.saveReferences(job, earlierAttempts);
+    const progress = jobCounters.add(job, { succeeded: 0, failed: 0, cancelled });
+    return progress === undefined ? { op, lost: false } : { op, lost: false, progress };
   };
 }

@@ -7,16 +7,13 @@ import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
 import { prepareSchedule } from "../schedule-table.js";
 import type { InsertTaskRange } from "../task-range-table.js";
-import { prepareAdopt } from "./adopt.js";
-import { prepareCancel } from "./cancel.js";
-import { prepareClaim } from "./claim.js";
-import { prepareHold } from "./hold.js";
+import { prepareCancel, prepareHold, prepareRemove } from "./cancel.js";
+import { prepareAdopt, prepareClaim, prepareReplace } from "./claim.js";
+import { prepareEdit } from "./edit.js";
 import { prepareLease } from "./lease.js";
 import { preparePromote } from "./promote.js";
 import { preparePut } from "./put.js";
 import { prepareRelease } from "./release.js";
-import { prepareRemove } from "./remove.js";
-import { prepareReplace } from "./replace.js";
 import { prepareRerun } from "./rerun.js";
 import { prepareSettle } from "./settle.js";
 import { prepareSubmit } from "./submit.js";
@@ -41,6 +38,7 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
   const hold = prepareHold(db);
   const cancel = prepareCancel(db, jobCounters);
   const submit = prepareSubmit(db, jobCounters, insertTaskRange, cancel);
+  const edit = prepareEdit(db, jobCounters, jobs);
   const promote = preparePromote(db, jobCounters, jobs);
   const rerun = prepareRerun(tables);
   const remove = prepareRemove(db, jobCounters, output);
@@ -68,6 +66,8 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
         return hold(write, batch);
       case "cancel":
         return cancel(write, batch);
+      case "edit":
+        return edit(write, batch);
       case "rerun":
         return rerun(write, batch);
       case "promote":

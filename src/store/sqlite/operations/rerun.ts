@@ -4,6 +4,7 @@
  */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
+import type { TaskEnd } from "../../../model/outcome.js";
 import {
   contains,
   countOf,
@@ -17,10 +18,10 @@ import type { Write } from "../../../model/store.js";
 import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../rerun-ranges.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import { prepareJobKeys } from "../job-keys.js";
 import type { OutputTable } from "../output-table.js";
-import { prepareRerunResults } from "../rerun-results.js";
+import { RESULT_COLUMNS, STATES, type StateQuery, stateQuery } from "../result-table.js";
 import type { Tables } from "./index.js";
+import { prepareJobKeys } from "./submit.js";
 
 const FIND = "SELECT cursor, cancels, key, has_key AS hasKey FROM job WHERE id = ?";
 const TASK_RANGES = "SELECT first, last FROM task_range WHERE job = ?";
@@ -114,5 +115,64 @@ function prepareByLastAttempt(db: Database, output: OutputTable): (job: JobId, r
     const triedRanges = normalize(tried);
     const others = ranges.flatMap((range) => difference(range, triedRanges));
     return [...tried, ...others.map((range) => ({ ...range, attempt: 0 }))];
+  };
+}
+
+/** Results on their way back: found as runs of neighbours, and made earlier attempts. */
+interface RerunResults {
+  /** Which of these tasks have a result. */
+  recorded(job: JobId, range: Range): Ranges;
+  /** Those that ended in one of these ways, by attempt. */
+  runs(job: JobId, range: Range, ends: readonly TaskEnd[]): AttemptRun[];
+  /** Makes them earlier attempts, and says how many of each kind these were. */
+  moveToEarlierAttempts(job: JobId, range: Range, ends: readonly TaskEnd[]): Counters;
+}
+
+const WITHIN = "job = ? AND idx BETWEEN ? AND ?";
+
+// Among neighbours the index rises with the row's number: their difference names the run.
+const RECORDED = `
+SELECT min(idx) AS first, max(idx) AS last
+FROM (SELECT idx, idx - row_number() OVER (ORDER BY idx) AS run FROM result WHERE ${WITHIN})
+GROUP BY run ORDER BY first`;
+const runsWith = ({ table, condition }: StateQuery): string => `
+SELECT min(idx) AS first, max(idx) AS last, attempt
+FROM (SELECT idx, attempt, idx - row_number() OVER (PARTITION BY attempt ORDER BY idx) AS run
+      FROM ${table} WHERE ${WITHIN} AND ${condition})
+GROUP BY attempt, run`;
+const copyWith = ({ table, condition }: StateQuery): string => `
+INSERT INTO earlier_attempt (${RESULT_COLUMNS})
+SELECT ${RESULT_COLUMNS} FROM ${table} WHERE ${WITHIN} AND ${condition}
+ON CONFLICT DO NOTHING`;
+const deleteWith = ({ table, condition }: StateQuery): string =>
+  `DELETE FROM ${table} WHERE ${WITHIN} AND ${condition}`;
+
+function prepareRerunResults(db: Database): RerunResults {
+  const recorded = db.prepare(RECORDED);
+  const byState = STATES.map((state) => ({
+    state,
+    runs: db.prepare(runsWith(stateQuery(state))),
+    copy: db.prepare(copyWith(stateQuery(state))),
+    remove: db.prepare(deleteWith(stateQuery(state))),
+  }));
+  return {
+    recorded: (job, { first, last }) => recorded.all(job, first, last),
+    runs: (job, { first, last }, ends) => {
+      const found: AttemptRun[] = [];
+      for (const { state, runs } of byState) {
+        if (!ends.includes(state)) continue;
+        for (const run of runs.iterate(job, first, last)) found.push(run);
+      }
+      return found;
+    },
+    moveToEarlierAttempts: (job, { first, last }, ends) => {
+      const counters = { succeeded: 0, failed: 0, cancelled: 0 };
+      for (const { state, copy, remove } of byState) {
+        if (!ends.includes(state)) continue;
+        copy.run(job, first, last);
+        counters[state] = remove.run(job, first, last).changes;
+      }
+      return counters;
+    },
   };
 }

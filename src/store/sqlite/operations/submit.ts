@@ -1,16 +1,44 @@
+/** New jobs, and which of them has a key. */
 import type { JobId } from "../../../model/ids.js";
 import { ALL_TASKS } from "../../../model/ranges.js";
 import type { BatchContext, Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
-import { prepareJobKeys } from "../job-keys.js";
 import type { SubmitRow, SubmittedRow, WriteResultRow } from "../messages.js";
 import { freshTaskRange, type InsertTaskRange } from "../task-range-table.js";
 
+/** Which job has a key now. One that has ended keeps it until its time is over and another job asks for it. */
+const HOLDER = "SELECT id, ended_at AS endedAt, key_for_ms AS keyForMs FROM job WHERE key = ? AND has_key = 1";
+const SET = "UPDATE job SET has_key = ? WHERE id = ?";
+const NOTHING = { succeeded: 0, failed: 0, cancelled: 0 };
+
+interface JobKeys {
+  holder(key: string, now: number): JobId | undefined;
+  setHolder(job: JobId, has: boolean): void;
+}
+
+export function prepareJobKeys(db: Database, jobCounters: JobCounters): JobKeys {
+  const find = db.prepare(HOLDER);
+  const set = db.prepare(SET);
+  const setHolder = (job: JobId, has: boolean): void => void set.run(has ? 1 : 0, job);
+  return {
+    setHolder,
+    holder: (key, now) => {
+      const row: { id: JobId; endedAt: number | null; keyForMs: number | null } | undefined = find.get(key);
+      if (row === undefined) return undefined;
+      // It may have ended within this batch.
+      const ended = jobCounters.add(row.id, NOTHING)?.ended !== undefined;
+      if (!ended || (row.endedAt ?? now) + (row.keyForMs ?? 0) > now) return row.id;
+      setHolder(row.id, false);
+      return undefined;
+    },
+  };
+}
+
 const JOB = `
 INSERT INTO job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor,
-  key, has_key, key_for_ms, not_before, relative, keep_ms, keep_failed_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  key, has_key, key_for_ms, not_before, relative, keep_ms, keep_failed_ms, open)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING id`;
 const FIRST = "SELECT id FROM job WHERE idempotency_key = ?";
 const CHUNK = "INSERT INTO entry_chunk (job, first, last, bytes) VALUES (?, ?, ?, ?)";
@@ -42,11 +70,18 @@ export function prepareSubmit(
     const granted = Math.max(0, Math.min(write.lease, count));
     const entries = chunks === undefined ? 0 : 1;
     const columns = [spec, name, pool, batchKey, idempotencyKey, count, entries, held ? 1 : 0, granted];
-    const times = [write.keyForMs, write.notBefore, write.relative ? 1 : 0, write.keepMs, write.keepFailedMs];
+    const times = [
+      write.keyForMs,
+      write.notBefore,
+      write.relative ? 1 : 0,
+      write.keepMs,
+      write.keepFailedMs,
+      write.open ? 1 : 0,
+    ];
     const row: { id: JobId } = insertJob.get(write.id ?? null, now, ...columns, key, key === null ? 0 : 1, ...times);
     for (const { first, last, bytes } of chunks ?? []) insertChunk.run(row.id, first, last, bytes);
     // A job without tasks has ended with its submission.
-    if (count === 0) jobCounters.add(row.id, { succeeded: 0, failed: 0, cancelled: 0 });
+    if (count === 0 && !write.open) jobCounters.add(row.id, { succeeded: 0, failed: 0, cancelled: 0 });
     const replaced = holder === undefined ? {} : { replaced: replace(holder, row.id, batch) };
     if (granted === 0) return { op, id: row.id, ...replaced };
     const taskRange = freshTaskRange(write.rangeId, row.id, 0, granted - 1);

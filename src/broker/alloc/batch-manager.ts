@@ -1,0 +1,65 @@
+/** What the broker needs of a batch system. Slurm is the one implementation (slurm.ts). */
+import { asLaboroError } from "../../base/errors.js";
+
+export interface AskRequest {
+  /** Of the allocator. Jobs of one allocator share it, see `list`. */
+  readonly name: string;
+  /** The job script, and the file that it writes to. The script's path tells one allocation from another. */
+  readonly script: string;
+  readonly output: string;
+  readonly timeLimitMs: number;
+  readonly nodes: number;
+  readonly slots: number;
+  readonly args: readonly string[];
+}
+
+export interface QueueEntry {
+  readonly id: string;
+  /** Unknown: a word of a newer version. The state of before stays. */
+  readonly state: "queued" | "running" | "ended" | "unknown";
+  /** The batch system's own word for the state. */
+  readonly word: string;
+  /** It ended as it should. */
+  readonly good: boolean;
+  /** Its job will never start as it was asked for. */
+  readonly never: boolean;
+  readonly reason?: string;
+  readonly script: string;
+}
+
+/**
+ * refused       the request is wrong: asking again gives the same answer
+ * full          the queue takes no more jobs for now
+ * unreachable   the batch system does not answer
+ * missing       its commands are not installed here
+ * lost          there was no answer in time: it may have been accepted
+ */
+export type FailureKind = "refused" | "full" | "unreachable" | "missing" | "lost";
+
+export class BatchError extends Error {
+  readonly kind: FailureKind;
+
+  constructor(kind: FailureKind, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** Any failure of a request: files that cannot be written count as a batch system that cannot be used for now. */
+export const asBatchError = (cause: unknown): BatchError =>
+  cause instanceof BatchError ? cause : new BatchError("unreachable", asLaboroError(cause).message);
+
+export interface BatchManager {
+  /** Its commands are installed here. */
+  available(): boolean;
+  /** Resolves with the id of the job. Rejects with a BatchError. */
+  ask(request: AskRequest): Promise<string>;
+  /** The command that `ask` runs, for people. */
+  command(request: AskRequest): readonly string[];
+  /** Asks nothing, and tells what the batch system says to the request. Rejects with a BatchError. */
+  test(request: AskRequest): Promise<string>;
+  /** The jobs of these allocators that the batch system knows, also ended ones. Rejects with a BatchError. */
+  list(names: readonly string[]): Promise<readonly QueueEntry[]>;
+  /** Ends jobs. Rejects with a BatchError. One that has ended already is no failure. */
+  cancel(ids: readonly string[]): Promise<void>;
+}

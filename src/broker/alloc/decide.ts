@@ -1,0 +1,405 @@
+/**
+ * What happens to allocations. Pure: the state of an allocator, what the batch system says, which workers have joined and the time come as
+ * arguments. The states of an allocation:
+ *
+ *   asking    recorded, before the batch system is asked. A broker that ends meanwhile finds the job again by its script
+ *   queued    the batch system has it; again after a requeue
+ *   running   its worker may join from now on
+ *   ended     for whatever reason
+ *
+ * Failures and troubles are told apart. A failure is the allocator's own: sbatch refuses it, or an allocation ends without use. Then one
+ * allocation at a time is asked for, ever more slowly, until one has proven itself; after some failures the allocator is paused, which is
+ * the longest wait. A trouble is the batch system's: it does not answer, or its queue is full. It delays, and never pauses.
+ */
+import { shortDuration } from "../../base/format.js";
+import { type Allocation, type Allocator, type AllocatorState, isLive } from "../../model/allocation.js";
+import type { BatchError, QueueEntry } from "./batch-manager.js";
+import { type Demand, takeWork } from "./demand.js";
+
+export interface AllocationRules {
+  /** How often the batch system is looked at while it has allocations. */
+  readonly pollMs: number;
+  /** Queued allocations that nothing waits for are cancelled after this time. */
+  readonly unneededMs: number;
+  /** A worker has this long to join, once its allocation runs. */
+  readonly joinMs: number;
+  /** An allocation whose worker has lived so long was no failure. */
+  readonly provenMs: number;
+  /** One whose answer was lost is looked for in the queue for so long. */
+  readonly lostMs: number;
+  /** The waits after failures, with each three times as long, and from `pauseAfter` failures on `pausedMs`. */
+  readonly failureMs: number;
+  readonly pauseAfter: number;
+  readonly pausedMs: number;
+  /** The waits after troubles, twice as long with each. */
+  readonly troubleMs: number;
+  readonly maxTroubleMs: number;
+}
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+
+export const ALLOCATION_RULES: AllocationRules = {
+  pollMs: 10 * SECOND,
+  unneededMs: 15 * SECOND,
+  joinMs: 5 * MINUTE,
+  provenMs: MINUTE,
+  lostMs: MINUTE,
+  failureMs: 10 * SECOND,
+  pauseAfter: 5,
+  pausedMs: 60 * MINUTE,
+  troubleMs: 5 * SECOND,
+  maxTroubleMs: 2 * MINUTE,
+};
+
+/** Ended allocations and lines of the log that are kept. */
+const KEPT_ENDED = 20;
+const KEPT_LINES = 100;
+
+export function newState(now: number, next = 1): AllocatorState {
+  return { created: now, changed: now, next, failures: 0, troubles: 0, allocations: [], log: [] };
+}
+
+export function addLine(state: AllocatorState, at: number, kind: string, text: string, allocation?: number): void {
+  state.log.push({ at, kind, text, ...(allocation === undefined ? {} : { allocation }) });
+  if (state.log.length > KEPT_LINES) state.log.splice(0, state.log.length - KEPT_LINES);
+}
+
+function fail(state: AllocatorState, rules: AllocationRules, now: number, text: string): void {
+  state.failures++;
+  const paused = state.failures >= rules.pauseAfter;
+  const wait = paused ? rules.pausedMs : rules.failureMs * 3 ** (state.failures - 1);
+  state.notBefore = now + wait;
+  state.problem = { kind: "failed", at: now, text };
+  if (!paused || state.paused?.by === "user") return;
+  if (state.paused === undefined)
+    addLine(state, now, "paused", `after ${state.failures} failures: ${text}; one try every ${shortDuration(wait)}`);
+  state.paused = { at: now, by: "failures", reason: text };
+}
+
+function recover(state: AllocatorState, now: number, number: number): void {
+  state.troubles = 0;
+  if (state.failures > 0 || state.paused?.by === "failures")
+    addLine(state, now, "recovered", "its worker is of use: the failures before it are forgotten", number);
+  state.failures = 0;
+  delete state.notBefore;
+  delete state.problem;
+  if (state.paused?.by === "failures") delete state.paused;
+}
+
+/** What the batch system's failure to answer, or to take more, means for the allocator. */
+export function trouble(
+  state: AllocatorState,
+  rules: AllocationRules,
+  now: number,
+  { kind, message }: BatchError,
+): void {
+  const wait = Math.min(rules.maxTroubleMs, rules.troubleMs * 2 ** Math.min(state.troubles, 20));
+  state.troubles++;
+  state.notBefore = Math.max(state.notBefore ?? 0, now + wait);
+  if (state.problem?.kind !== kind)
+    addLine(state, now, kind, `${message}; it is tried again, at least every ${shortDuration(rules.maxTroubleMs)}`);
+  state.problem = { kind, at: now, text: message };
+}
+
+/** The batch system has answered. */
+export function answering(state: AllocatorState, now: number): void {
+  state.troubles = 0;
+  if (state.problem === undefined || state.problem.kind === "failed") return;
+  addLine(state, now, "answering", "the batch system answers again");
+  delete state.problem;
+  if (state.failures === 0) delete state.notBefore;
+}
+
+/** The next allocation, before it is asked for. */
+export function addAllocation(state: AllocatorState, now: number): Allocation {
+  const allocation: Allocation = { number: state.next++, state: "asking", asked: now };
+  state.allocations.push(allocation);
+  return allocation;
+}
+
+/** The answer to its request: the id, or why there is none. */
+export function onAnswer(
+  state: AllocatorState,
+  number: number,
+  answer: string | BatchError,
+  rules: AllocationRules,
+  now: number,
+): void {
+  const one = state.allocations.find((each) => each.number === number);
+  if (one?.state !== "asking") return;
+  if (typeof answer === "string") {
+    answering(state, now);
+    one.id = answer;
+    one.state = "queued";
+    addLine(state, now, "asked", `job ${answer} is in the queue`, number);
+    return;
+  }
+  if (answer.kind === "lost") {
+    addLine(state, now, "lost", `${answer.message}; it is looked for in the queue`, number);
+    return;
+  }
+  state.allocations.splice(state.allocations.indexOf(one), 1);
+  if (answer.kind !== "refused") {
+    trouble(state, rules, now, answer);
+    return;
+  }
+  addLine(state, now, "refused", answer.message, number);
+  fail(state, rules, now, answer.message);
+}
+
+export interface Observed {
+  /** Jobs of this allocator by the path of their script; undefined where the batch system was not asked, or did not answer. */
+  readonly jobs: ReadonlyMap<string, QueueEntry> | undefined;
+  readonly scriptOf: (number: number) => string;
+  /** Allocations whose workers are connected, and whether its workers have ended a task; undefined where that is not known. */
+  readonly workers: ReadonlySet<number>;
+  readonly useful: (number: number) => boolean | undefined;
+  /** The last line of the output of an allocation's job script. */
+  readonly lastLine: (number: number) => string | undefined;
+  /** Since when the batch system has been looked at without a break. */
+  readonly watchingSince: number;
+}
+
+/** Applies what is seen. Returns the ids of jobs that no live allocation has: they are to be cancelled. */
+export function observe(allocator: Allocator, seen: Observed, rules: AllocationRules, now: number): readonly string[] {
+  const jobs = new Map(seen.jobs);
+  const strays: QueueEntry[] = [];
+  for (const one of allocator.state.allocations) {
+    const script = seen.scriptOf(one.number);
+    const entry = jobs.get(script);
+    jobs.delete(script);
+    if (isLive(one)) new Change(allocator, one, rules, now).observe(entry, seen);
+    // One that was given up for lost may be there nevertheless.
+    else if (entry !== undefined && entry.state !== "ended" && entry.id !== one.id) strays.push(entry);
+  }
+  trim(allocator.state);
+  // Those that run may be of an allocator of this name that was removed, and end by themselves.
+  strays.push(...[...jobs.values()].filter(({ state }) => state === "queued"));
+  return strays.map(({ id }) => id);
+}
+
+/** What changes at one allocation. */
+class Change {
+  readonly #state: AllocatorState;
+  readonly #idleTimeoutMs: number;
+  readonly #one: Allocation;
+  readonly #rules: AllocationRules;
+  readonly #now: number;
+
+  constructor({ state, spec }: Allocator, one: Allocation, rules: AllocationRules, now: number) {
+    this.#state = state;
+    this.#idleTimeoutMs = spec.idleTimeoutMs;
+    this.#one = one;
+    this.#rules = rules;
+    this.#now = now;
+  }
+
+  observe(entry: QueueEntry | undefined, { jobs, workers, useful, watchingSince, lastLine }: Observed): void {
+    const one = this.#one;
+    if (workers.has(one.number)) this.#joined();
+    const wasUseful = useful(one.number);
+    // A worker may have come and gone between two looks. After a requeue it was the one of before.
+    if (wasUseful && (one.joined !== undefined || entry?.state === "ended")) this.#useful();
+    if (jobs === undefined) return;
+    if (entry === undefined) this.#missing(watchingSince);
+    else {
+      if (one.id === undefined) this.#found(entry);
+      if (entry.state === "ended") this.#ended(entry, wasUseful === false, lastLine);
+      else if (entry.state === "queued") this.#queued(entry);
+      else if (entry.state === "running" && one.state === "queued") this.#started();
+      this.#giveUp(entry, watchingSince);
+    }
+  }
+
+  #log(kind: string, text: string): void {
+    addLine(this.#state, this.#now, kind, text, this.#one.number);
+  }
+
+  #joined(): void {
+    if (this.#one.state !== "running") this.#started();
+    if (this.#one.joined !== undefined) return;
+    this.#one.joined = this.#now;
+    this.#log("joined", "its worker has joined");
+  }
+
+  #useful(): void {
+    this.#one.useful = true;
+    if (this.#state.failures > 0 || this.#state.problem?.kind === "failed")
+      recover(this.#state, this.#now, this.#one.number);
+  }
+
+  /** Its request was under way when the broker ended, or was not answered. */
+  #found({ id }: QueueEntry): void {
+    this.#one.id = id;
+    if (this.#one.state === "asking") this.#one.state = "queued";
+    this.#log("queued", `job ${id} was found in the queue`);
+  }
+
+  #missing(watchingSince: number): void {
+    const { state, asked, joined, cancelling } = this.#one;
+    if (state === "asking") {
+      if (this.#now - asked > this.#rules.lostMs) this.#end("its request was lost: it is not in the queue", false);
+      return;
+    }
+    // Where nobody looked for a while, it may have ended in order.
+    const unseen = this.#now - watchingSince < this.#rules.pollMs;
+    this.#end("the batch system no longer knows it", unseen || joined !== undefined || cancelling === true);
+  }
+
+  #queued({ reason }: QueueEntry): void {
+    const one = this.#one;
+    if (one.state === "running") {
+      one.state = "queued";
+      delete one.joined;
+      delete one.started;
+      this.#log("requeued", `the batch system has put it back into the queue: ${reason ?? "it gives no reason"}`);
+    }
+    if (reason === undefined) delete one.reason;
+    else one.reason = reason;
+  }
+
+  #started(): void {
+    const one = this.#one;
+    one.state = "running";
+    one.started = this.#now;
+    delete one.reason;
+    delete one.unneeded;
+    this.#log("started", one.id === undefined ? "it runs" : `job ${one.id} runs`);
+  }
+
+  #ended({ word, reason, good }: QueueEntry, useless: boolean, lastLine: Observed["lastLine"]): void {
+    const { joined, useful, cancelling } = this.#one;
+    const how = reason === undefined || reason === word ? word : `${word}, ${reason}`;
+    if (useful || cancelling) this.#end(how, true);
+    else if (joined === undefined) {
+      const said = lastLine(this.#one.number);
+      this.#end(`${how}: no worker has joined${said === undefined ? "" : `; its output ends with: ${said}`}`, false);
+    }
+    // Its worker was idle for all of the idle timeout: it cannot do the work that it was asked for.
+    else if (good && useless && this.#now - joined >= this.#idleTimeoutMs)
+      this.#end(`${how}: its worker got no task`, false);
+    else this.#end(how, good || this.#now - joined >= this.#rules.provenMs);
+  }
+
+  #end(how: string, good: boolean): void {
+    const one = this.#one;
+    one.state = "ended";
+    one.ended = this.#now;
+    one.reason = how;
+    this.#log(good ? "ended" : "failed", how);
+    if (!good) this.#fail(how);
+  }
+
+  /** Cancels an allocation that can come to nothing. */
+  #giveUp({ never, reason }: QueueEntry, watchingSince: number): void {
+    const { state, joined, started = this.#now, cancelling } = this.#one;
+    if (state === "ended" || cancelling) return;
+    const { joinMs } = this.#rules;
+    const late = joined === undefined && this.#now - Math.max(started, watchingSince) > joinMs;
+    if (!never && !(state === "running" && late)) return;
+    const why = never
+      ? `it would wait for ever: ${reason}`
+      : `its worker has not joined within ${shortDuration(joinMs)}`;
+    this.#one.cancelling = true;
+    this.#log("failed", `${why}; it is cancelled`);
+    this.#fail(why);
+  }
+
+  #fail(why: string): void {
+    this.#one.failed = true;
+    const { problem } = this.#state;
+    // Several that were asked for together, and die together, are one failure.
+    if (problem?.kind === "failed" && problem.at >= this.#one.asked) return;
+    fail(this.#state, this.#rules, this.#now, why);
+  }
+}
+
+function trim({ allocations }: AllocatorState): void {
+  const ended = allocations.filter((one) => !isLive(one));
+  for (const one of ended.slice(0, -KEPT_ENDED)) allocations.splice(allocations.indexOf(one), 1);
+}
+
+const isWaiting = ({ state }: Allocation): boolean => state === "asking" || state === "queued";
+
+/** The clock may have been set back since: nothing waits longer than the longest wait. */
+const waitOf = ({ notBefore = 0 }: AllocatorState, rules: AllocationRules, now: number): number =>
+  Math.min(notBefore - now, rules.pausedMs);
+
+/** Why no more allocations may be asked for now, whatever waits; undefined if one may. */
+export function whyNoMore({ spec, state }: Allocator, rules: AllocationRules, now: number): string | undefined {
+  const { paused, problem, failures, allocations, removing } = state;
+  const wait = waitOf(state, rules, now);
+  if (removing !== undefined) return "is being removed";
+  if (paused?.by === "user") return `is paused${paused.reason === undefined ? "" : `: ${paused.reason}`}`;
+  if (wait > 0)
+    return `${paused === undefined ? "asks" : "is paused; it tries"} again in ${shortDuration(wait)}: ${problem?.text ?? ""}`;
+  const live = allocations.filter(isLive);
+  const waiting = live.filter(isWaiting);
+  const [first] = waiting;
+  const queued = first?.reason === undefined ? "" : ` (${spec.manager}: ${first.reason})`;
+  if (failures > 0 && live.some(({ useful, cancelling }) => !useful && !cancelling))
+    return `has failed ${failures === 1 ? "once" : `${failures} times`} and tries one allocation${queued}`;
+  if (waiting.length >= spec.backlog)
+    return `has ${waiting.length === 1 ? "an allocation" : `${waiting.length} allocations`} in the queue${queued}`;
+  const workers = live.length * spec.nodes;
+  if (workers + spec.nodes > spec.maxWorkers) return `has ${workers} of at most ${spec.maxWorkers} workers`;
+  return undefined;
+}
+
+/** How many allocations to ask for, by allocator. Marks what is to be cancelled, and uses up `demand`. */
+export function plan(
+  allocators: readonly Allocator[],
+  demand: readonly Demand[],
+  rules: AllocationRules,
+  now: number,
+): Map<string, number> {
+  for (const allocator of allocators) markUnneeded(allocator, demand, now);
+  const asks = new Map<string, number>();
+  for (const allocator of allocators) {
+    cancelQueued(allocator, rules, now);
+    if (whyNoMore(allocator, rules, now) !== undefined || !demand.some(({ tasks }) => tasks > 0)) continue;
+    const more = structuredClone(allocator);
+    let count = 0;
+    while (whyNoMore(more, rules, now) === undefined && takeWork(demand, more.spec, more.spec.nodes)) {
+      addAllocation(more.state, now);
+      count++;
+    }
+    if (count > 0) asks.set(allocator.name, count);
+  }
+  return asks;
+}
+
+/** What is pending takes its work first, the oldest before the others. */
+function markUnneeded({ spec, state }: Allocator, demand: readonly Demand[], now: number): void {
+  for (const one of state.allocations) {
+    if (!isLive(one) || one.joined !== undefined || one.cancelling) continue;
+    if (takeWork(demand, spec, spec.nodes)) delete one.unneeded;
+    else if (isWaiting(one)) one.unneeded ??= now;
+  }
+}
+
+function cancelQueued({ state }: Allocator, rules: AllocationRules, now: number): void {
+  const { paused, removing } = state;
+  const stops = paused !== undefined && (paused.by === "user" || waitOf(state, rules, now) > 0);
+  for (const one of state.allocations) {
+    if (one.cancelling || one.id === undefined || !isLive(one)) continue;
+    const queued = one.state === "queued";
+    // A clock that was set back makes it wait again.
+    const unneeded = one.unneeded !== undefined && Math.abs(now - one.unneeded) >= rules.unneededMs;
+    const why =
+      removing === "all" || (removing !== undefined && queued)
+        ? "the allocator is removed"
+        : queued && stops
+          ? "the allocator is paused"
+          : queued && unneeded && "nothing waits that it could do";
+    if (!why) continue;
+    one.cancelling = true;
+    addLine(state, now, "cancelled", why, one.number);
+  }
+}
+
+/** What an allocator does about work that waits, for people. */
+export function statusText(allocator: Allocator, rules: AllocationRules, now: number): string {
+  return whyNoMore(allocator, rules, now) ?? "is ready to ask for an allocation";
+}

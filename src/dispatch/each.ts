@@ -1,0 +1,68 @@
+/**
+ * Task i of a job after task i of another (`each` of a dependency): it waits in `pending` until that has succeeded, and is cancelled once
+ * that has failed or was cancelled. The results of the other job come from the commits of this broker, or are read from the store
+ * (broker/each-dependencies.ts): at the start, and where other brokers recorded them.
+ */
+import type { JobId } from "../model/ids.js";
+import { difference, intersection, NO_RANGES, type Range, type Ranges, union } from "../model/ranges.js";
+import { onCancel } from "./cancel.js";
+import type { Decisions } from "./decisions.js";
+import { addWaiting, leaseMore } from "./job-queue.js";
+import { placeWork } from "./placement.js";
+import type { JobState, State } from "./state.js";
+
+/** When the job is added. */
+export function watchEach(state: State, job: JobState): void {
+  for (const { job: other, each } of job.job.after) {
+    if (each !== true) continue;
+    job.each.set(other, NO_RANGES);
+    const watching = state.eachWaiting.get(other);
+    if (watching === undefined) state.eachWaiting.set(other, new Set([job]));
+    else watching.add(job);
+  }
+}
+
+export function unwatchEach(state: State, job: JobState): void {
+  for (const other of [...job.each.keys()]) unwatch(state, job, other);
+  job.pending.clear();
+}
+
+function unwatch(state: State, job: JobState, other: JobId): void {
+  job.each.delete(other);
+  const watching = state.eachWaiting.get(other);
+  watching?.delete(job);
+  if (watching?.size === 0) state.eachWaiting.delete(other);
+}
+
+/** Which of these tasks need not wait for one of another job. */
+export function releasedOf({ each }: JobState, range: Range): Ranges {
+  let found: Ranges = [range];
+  for (const succeeded of each.values()) found = found.flatMap((one) => intersection(one, succeeded));
+  return found;
+}
+
+/** Tasks of the other job have ended. `final`: it has ended, and all that did not succeed counts as failed. */
+export function onEachEnded(
+  state: State,
+  out: Decisions,
+  other: JobId,
+  { succeeded, failed, final }: { readonly succeeded: Ranges; readonly failed: Ranges; readonly final: boolean },
+  now: number,
+): void {
+  for (const job of [...(state.eachWaiting.get(other) ?? [])]) {
+    const all = union(job.each.get(other) ?? NO_RANGES, succeeded);
+    const lost = final ? difference({ first: 0, last: job.job.count - 1 }, all) : failed;
+    if (final) unwatch(state, job, other);
+    else job.each.set(other, all);
+    const fresh = lost.flatMap((range) => difference(range, job.cancels));
+    if (fresh.length > 0)
+      onCancel(state, out, job.id, fresh, `the tasks of job ${other} that they wait for have not succeeded`);
+    for (const pending of [...job.pending]) {
+      if (releasedOf(job, pending).length === 0) continue;
+      job.pending.delete(pending);
+      addWaiting(state, out, job, pending, now);
+    }
+    leaseMore(state, out, job);
+  }
+  placeWork(state, out, now);
+}

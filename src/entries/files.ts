@@ -1,0 +1,6 @@
+/**
+ * `laboro/files`: files that go with a job to its workers, and files that its tasks return. For Node only.
+ *
+ * @packageDocumentation
+ */
+export { describeFiles, fetchFiles, submitWithFiles } from "../client/task-files.js";

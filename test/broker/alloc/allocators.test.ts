@@ -1,0 +1,274 @@
+/** Allocators of a broker beside commands that stand in for Slurm's. The tests play the allocations' workers. */
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { AllocationRules } from "../../../src/broker/alloc/decide.js";
+import { type Client, connect } from "../../../src/entries/client.js";
+import { allocationTag } from "../../../src/model/allocation.js";
+import { startBroker } from "../../../src/server.js";
+import { openShop, type Shop } from "../../client/shop.js";
+import { atEnd } from "../../support/at-end.js";
+import { freePort } from "../../support/free-port.js";
+import { TRUE } from "../../support/recipes.js";
+import { SlurmStandIn } from "../../support/slurm-stand-in.js";
+import { until } from "../../support/wait.js";
+
+const FAST: Partial<AllocationRules> = {
+  pollMs: 30,
+  unneededMs: 50,
+  lostMs: 100,
+  failureMs: 20,
+  troubleMs: 20,
+  maxTroubleMs: 60,
+};
+
+async function openSite(rules: Partial<AllocationRules> = {}): Promise<Shop & { readonly slurm: SlurmStandIn }> {
+  const slurm = new SlurmStandIn();
+  const shop = await openShop({ allocations: { rules: { ...FAST, ...rules } } });
+  return { ...shop, slurm };
+}
+
+const spec = ({ dir }: Pick<Shop, "dir">) => ({ maxWorkers: 4, timeLimitMs: 3_600_000, dir: join(dir, "files") });
+const add = (shop: Shop, more: object = {}) => shop.client.allocators.set("a", { ...spec(shop), ...more });
+const work = (client: Client, count = 1, more: object = {}) =>
+  client.submit({ recipe: TRUE, count, name: "work", ...more });
+const logOf = async (client: Client): Promise<string[]> =>
+  (await client.allocators.log("a")).map(({ kind, text }) => `${kind}: ${text}`);
+const logs = (client: Client, line: string) =>
+  until(`the log has ${line}`, async () => (await logOf(client)).some((one) => one.includes(line)));
+
+describe("an allocator", () => {
+  it("asks while work waits, its worker does the work, and the allocation's end is seen", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    const saved = await add(shop, { tags: ["big"], args: ["--partition=debug"] });
+    expect([saved.state, saved.status]).toEqual(["active", "is ready to ask for an allocation"]);
+    const job = await work(client, 1, { tags: ["big"] });
+    await until("it asks", () => slurm.jobs.length === 1);
+    const [{ script } = { script: "" }] = slurm.jobs;
+    await logs(client, "asked: job 1 is in the queue");
+    const explained = "no worker is connected; allocator a has an allocation in the queue (slurm: Priority)";
+    await until(
+      "explain names it",
+      async () => (await client.ask("explain", { job: job.id, index: 0 })).reason === explained,
+    );
+    slurm.set("1", "RUNNING");
+    const worker = shop.worker({ name: "a.1", tags: ["big", allocationTag("a", 1)] });
+    expect(await job.wait()).toBe("succeeded");
+    await until("its worker is shown", async () =>
+      (await client.allocators.get("a")).allocations[0]?.workers.includes("a.1"),
+    );
+    await logs(client, "joined: its worker has joined");
+    await worker.stop();
+    slurm.set("1", "COMPLETED");
+    await logs(client, "ended: COMPLETED");
+    expect(await logOf(client)).toEqual([
+      "saved: at most 4 workers, 1 in the queue",
+      "asked: job 1 is in the queue",
+      "started: job 1 runs",
+      "joined: its worker has joined",
+      "ended: COMPLETED",
+    ]);
+    expect([slurm.calls("sbatch").length, slurm.calls("scancel").length]).toEqual([1, 0]);
+    expect(readFileSync(script, "utf8")).toContain("--tag allocation:a.1");
+  });
+
+  it("keeps the token in a file that nobody else can read, and on no command line", async () => {
+    const shop = await openSite();
+    await add(shop);
+    await work(shop.client);
+    await until("it asks", () => shop.slurm.jobs.length === 1);
+    const [{ script } = { script: "" }] = shop.slurm.jobs;
+    const url = join(script, "..", "..", "join.url");
+    const token = shop.broker.tokenOf("worker") ?? "";
+    expect(readFileSync(url, "utf8")).toBe(`${shop.broker.joinUrl()}\n`);
+    expect([statSync(url).mode & 0o777, statSync(join(script, "..")).mode & 0o777]).toEqual([0o600, 0o700]);
+    expect(readFileSync(script, "utf8")).not.toContain(token);
+    expect(shop.slurm.calls("sbatch").join()).not.toContain(token);
+  });
+
+  it("cancels what is queued when nothing waits any more", async () => {
+    const shop = await openSite();
+    await add(shop, { backlog: 2 });
+    const job = await work(shop.client, 2);
+    await until("it asks", () => shop.slurm.jobs.length === 2);
+    await job.cancel();
+    await until("they are cancelled", () => shop.slurm.jobs.every(({ state }) => state === "CANCELLED"));
+    await logs(shop.client, "cancelled: nothing waits that it could do");
+    await logs(shop.client, "ended: CANCELLED");
+  });
+
+  it("never asks for what cannot fit, and explain says so", async () => {
+    const shop = await openSite();
+    await add(shop, { slots: 4 });
+    const wide = await work(shop.client, 1, { needs: { slots: 8 } });
+    const long = await work(shop.client, 1, { timeRequestMs: 7_200_000 });
+    await work(shop.client, 1, { held: true });
+    const explain = async (job: number) => (await shop.client.ask("explain", { job, index: 0 })).reason;
+    expect(await explain(wide.id)).toContain(
+      "allocator a asks for nothing: its workers have 4 slots, and the task needs 8",
+    );
+    expect(await explain(long.id)).toContain("its workers live for 57m, and the task needs 2h");
+    const dry = await shop.client.ask("allocatorDryRun", { allocator: "a" });
+    expect([dry.asks, dry.accepted, dry.unfit.map(({ job }) => job)]).toEqual([0, true, [wide.id, long.id]]);
+    expect(shop.slurm.jobs).toEqual([]);
+  });
+
+  it.each([
+    ["refused", "sbatch: error: Batch job submission failed: Invalid partition name specified"],
+    ["unreachable", "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"],
+    ["full", "sbatch: error: Batch job submission failed: Resource temporarily unavailable"],
+  ])("goes on by itself after sbatch has failed a few times: %s", async (kind, stderr) => {
+    const shop = await openSite();
+    await add(shop);
+    shop.slurm.answer("sbatch", { stderr, code: 1 });
+    const job = await work(shop.client);
+    await until("it tries again", () => shop.slurm.calls("sbatch").length > 2);
+    await logs(shop.client, `${kind}: ${stderr.slice("sbatch: error: ".length)}`);
+    await until("explain says so", async () =>
+      (await shop.client.ask("explain", { job: job.id, index: 0 })).reason.includes("again in"),
+    );
+    shop.slurm.answer("sbatch");
+    await until("it is in the queue", () => shop.slurm.jobs.length === 1);
+  });
+
+  it("is paused with the reason after failures, and resumed by hand", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    await add(shop);
+    slurm.answer("sbatch", { stderr: "sbatch: error: Batch job submission failed: Invalid account", code: 1 });
+    await work(client);
+    const found = await until("it is paused", async () => {
+      const one = await client.allocators.get("a");
+      return one.state === "paused" && one;
+    });
+    expect(found).toMatchObject({ pausedBy: "failures", failures: 5, problem: { kind: "failed" } });
+    expect(found.status).toContain("Invalid account");
+    slurm.answer("sbatch");
+    expect(await client.allocators.resume("a")).toMatchObject({ state: "active", failures: 0 });
+    await until("it asks", () => slurm.jobs.length === 1);
+  });
+
+  it("finds a job again whose answer was lost, by its script", async () => {
+    const shop = await openSite({ lostMs: 60_000 });
+    const { client, slurm } = shop;
+    await add(shop);
+    slurm.answer("sbatch", { stderr: "sbatch: error: something new", code: 0 });
+    await work(client);
+    await logs(client, "lost: sbatch gave no job id");
+    const { output } = (await client.allocators.get("a")).allocations[0] ?? { output: "" };
+    writeFileSync(join(slurm.dir, "bin", "queue"), `77|PENDING|None|${join(output, "..", "job.sh")}\n`);
+    await logs(client, "queued: job 77 was found in the queue");
+    expect((await client.allocators.get("a")).allocations).toMatchObject([{ number: 1, id: "77", state: "queued" }]);
+  });
+
+  it("knows nothing new while squeue fails, asks for nothing meanwhile, and says so once", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    await add(shop, { backlog: 3 });
+    await work(client);
+    await until("it asks", () => slurm.jobs.length === 1);
+    slurm.answer("squeue", { stderr: "slurm_load_jobs error: Unable to contact slurm controller", code: 1 });
+    await logs(client, "unreachable: ");
+    await work(client, 5);
+    const looks = slurm.calls("squeue").length;
+    await until("it looks again", () => slurm.calls("squeue").length > looks + 2);
+    expect([slurm.jobs.length, (await logOf(client)).filter((line) => line.startsWith("unreachable")).length]).toEqual([
+      1, 1,
+    ]);
+    slurm.answer("squeue");
+    await logs(client, "answering: the batch system answers again");
+    await until("it asks", () => slurm.jobs.length === 3);
+  });
+
+  it("is paused by an operator, changed and removed; what it has in the queue is cancelled", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    await add(shop, { backlog: 2 });
+    await work(client, 2);
+    await until("it asks", () => slurm.jobs.length === 2);
+    expect(await client.allocators.pause("a")).toMatchObject({
+      state: "paused",
+      pausedBy: "user",
+      status: "is paused",
+    });
+    await until("they are cancelled", () => slurm.jobs.every(({ state }) => state === "CANCELLED"));
+    expect(await add(shop, { maxWorkers: 1 })).toMatchObject({ state: "paused", maxWorkers: 1 });
+    await client.allocators.resume("a");
+    const last = await until("it asks", () => slurm.jobs.find(({ state }) => state === "PENDING"));
+    await client.allocators.remove("a");
+    await until("it is gone", async () => (await client.allocators.list()).length === 0);
+    expect(slurm.jobs.find(({ id }) => id === last.id)?.state).toBe("CANCELLED");
+    expect(existsSync(last.script)).toBe(false);
+    await expect(client.allocators.get("a")).rejects.toMatchObject({ code: "LABORO_NO_SUCH_ALLOCATOR" });
+  });
+
+  it("that is removed and added again numbers on: allocations of before may still run", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    await add(shop);
+    await work(client);
+    await until("it asks", () => slurm.jobs.length === 1);
+    slurm.set("1", "RUNNING");
+    await logs(client, "started: job 1 runs");
+    await client.allocators.remove("a");
+    await until("it is gone", async () => (await client.allocators.list()).length === 0);
+    await add(shop);
+    await until("it asks", () => slurm.jobs.length === 2);
+    expect(slurm.jobs.map(({ state, script }) => [state, script.split("/").at(-2)])).toEqual([
+      ["RUNNING", "a.1"],
+      ["PENDING", "a.2"],
+    ]);
+  });
+
+  it("survives a restart of the broker: its allocations are the same, and none is asked for twice", async () => {
+    const slurm = new SlurmStandIn();
+    const { dir, broker, client } = await openShop({ allocations: { rules: FAST } });
+    await client.allocators.set("a", { ...spec({ dir }), backlog: 2 });
+    await work(client, 2);
+    await until(
+      "it asks",
+      async () => (await client.allocators.get("a")).counts.queued === 2 && slurm.jobs.length === 2,
+    );
+    await until("both answers are recorded", async () =>
+      (await client.allocators.get("a")).allocations.every(({ id }) => id !== undefined),
+    );
+    await broker.stop();
+    slurm.set("2", undefined);
+    slurm.set("1", "RUNNING");
+    const again = await startBroker({ dir: join(dir, "data"), port: await freePort(), allocations: { rules: FAST } });
+    atEnd(() => again.stop());
+    const second = await connect({ broker: again.url, token: again.token });
+    atEnd(async () => second.close());
+    await logs(second, "started: job 1 runs");
+    await logs(second, "ended: the batch system no longer knows it");
+    await until("the join URL is the new one", () =>
+      readFileSync(join(slurm.jobs[0]?.script ?? "", "..", "..", "join.url"), "utf8").startsWith(again.joinUrl()),
+    );
+    await until("what is gone is asked for again", () => slurm.jobs.length === 2);
+    expect((await second.allocators.get("a")).failures).toBe(0);
+  });
+});
+
+it("bad input is refused with the value, and what to use instead", async () => {
+  const shop = await openSite();
+  for (const [given, message] of BAD)
+    await expect(add(shop, given), message).rejects.toMatchObject({
+      code: "LABORO_BAD_INPUT",
+      message: expect.stringContaining(message),
+    });
+  expect(await shop.client.allocators.list()).toEqual([]);
+});
+
+const BAD: readonly (readonly [object, string])[] = [
+  [{ maxWorkers: 0 }, "maxWorkers: expected a whole number"],
+  [{ timeLimitMs: 1_000 }, "timeLimitMs: expected a whole number"],
+  [{ args: ["--time=10"] }, 'args[0]: expected --time-limit instead, got "--time=10"'],
+  [{ args: ["-t10"] }, 'args[0]: expected --time-limit instead, got "-t10"'],
+  [{ args: ["--arr=1-9"] }, "args[0]: expected --max-workers and --backlog instead"],
+  [{ args: ["-p", "debug", "evil.sh"] }, "args[2]: expected an option of sbatch such as --partition=short"],
+  [{ args: ["--comment=a\nb"] }, "args[0]: expected one line"],
+  [{ dir: "files" }, "dir: expected an absolute path such as /home/ann/laboro"],
+  [{ resources: { slots: 3 } }, "resources: expected names such as gpu"],
+  [{ tags: ["a b"] }, "tags[0]: expected one word such as big"],
+];

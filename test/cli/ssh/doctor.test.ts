@@ -1,0 +1,67 @@
+/** `laboro doctor HOST…` and workers over ssh for a broker with TLS. */
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { startBroker } from "../../../src/server.js";
+import { atEnd, openOnce } from "../../support/at-end.js";
+import { freePort } from "../../support/free-port.js";
+import { NO_SSHD, openSshd } from "../../support/sshd.js";
+import { laboro, openCliShop } from "../support/cli.js";
+
+describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefined ? "" : ` (${NO_SSHD})`}`, () => {
+  const sshd = openOnce(async () => {
+    const opened = await openSshd();
+    await opened.machine("good");
+    await opened.machine("closed", ["AllowStreamLocalForwarding no"]);
+    opened.alias("dead", "Port 1");
+    return opened;
+  });
+  /** On the machines that are named, with the broker of this data directory. */
+  const doctor = async (data: string, ...hosts: string[]): Promise<{ code: number | null; lines: string[] }> => {
+    const env = { LABORO_DATA: data, HOME: data, LABORO_SSH: sshd().command };
+    const { code, stdout } = await laboro(["doctor", ...hosts], { env });
+    const lines = stdout.trimEnd().split("\n");
+    return { code, lines: lines.filter((line) => /^\w+ +(?:good|closed|dead): /.test(line)) };
+  };
+  const brokerWithTls = async (): Promise<string> => {
+    const data = join(fs.mkdtempSync(join(sshd().dir, "broker-")), "data");
+    const broker = await startBroker({ dir: data, port: await freePort(), tls: "on" });
+    atEnd(() => broker.stop());
+    return data;
+  };
+
+  it("says that a worker could join a broker with TLS, after what it needs for that", async () => {
+    const { code, lines } = await doctor(await brokerWithTls(), "good");
+    expect(lines).toEqual([
+      expect.stringMatching(/^ok +good: ssh logs in, in [\d.]+m?s$/),
+      expect.stringMatching(/^(?:ok|warn) +good: .* are free there/),
+      expect.stringMatching(/^ok +good: Node [\d.]+ at \/.*, Linux /),
+      expect.stringMatching(/^ok +good: the worker is copied to .*\.local\/share\/laboro$/),
+      expect.stringMatching(/^(?:ok|warn) +good: \w+ files may be open at once/),
+      expect.stringMatching(/^ok +good: its clock agrees with this one$/),
+      expect.stringMatching(/^ok +good: the broker answers there through a tunnel, and knows the token$/),
+    ]);
+    expect(code).toBe(0);
+  });
+
+  it("says what is wrong with a machine, and looks at the others", async () => {
+    const shop = await openCliShop();
+    const { code, lines } = await doctor(shop.data, "closed", "dead", "good");
+    expect(code).toBe(1);
+    expect(lines.filter((line) => line.startsWith("FAIL"))).toEqual([
+      expect.stringMatching(/closed: its sshd does not forward a Unix socket \(AllowStreamLocalForwarding\)/),
+      expect.stringMatching(/dead: nothing listens there \(connection refused\)/),
+    ]);
+    expect(lines.at(-1)).toMatch(/^ok +good: the broker answers there/);
+    // Nothing of the check stays, the token least of all.
+    const left = fs.readdirSync(`/tmp/laboro-${process.getuid?.()}`).filter((name) => name.startsWith("doctor-"));
+    expect(left).toEqual([]);
+  });
+
+  it("runs tasks of a broker with TLS through a tunnel", async () => {
+    const data = await brokerWithTls();
+    const env = { LABORO_DATA: data, HOME: data, LABORO_SSH: sshd().command };
+    const said = await laboro(["run", "--ssh", "good", "echo {} $HOME", ":::", "a"], { env });
+    expect(said).toMatchObject({ code: 0, stdout: `a ${join(sshd().dir, "good-home")}\n` });
+  });
+});

@@ -1,0 +1,143 @@
+/** Files on their way to a task and back, while links are cut and workers and brokers die. */
+import { randomBytes } from "node:crypto";
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { connect } from "../../src/entries/client.js";
+import { describeFiles, fetchFiles, submitWithFiles } from "../../src/entries/files.js";
+import { CuttableBroker } from "../client/cuttable-broker.js";
+import { openShop, resultsOf } from "../client/shop.js";
+import { atEnd } from "../support/at-end.js";
+import { proxyTo } from "../support/proxy.js";
+import { sites } from "../support/site.js";
+import { until } from "../support/wait.js";
+
+/** Several messages long, and no whole number of them. */
+const SIZE = 5 * 1024 * 1024 + 17;
+
+function inputIn(dir: string): Buffer {
+  const bytes = randomBytes(SIZE);
+  fs.mkdirSync(join(dir, "in"), { recursive: true });
+  fs.writeFileSync(join(dir, "in", "data"), bytes);
+  return bytes;
+}
+
+/** A job whose tasks return what they got, and leave a mark at each run. */
+const copyJob = (dir: string, line = "cp in/data out.$LABORO_TASK") => ({
+  recipe: {
+    kind: "command" as const,
+    argv: [`echo run >> '${join(dir, "runs")}'; ${line}`],
+    shell: true,
+    files: { sent: describeFiles(["in"], [], dir), returns: ["out.{#}"] },
+  },
+  count: 2,
+});
+
+const newSite = sites();
+
+describe("files of tasks", () => {
+  it("arrive byte for byte, wherever the worker's link is cut on their way there and back", async () => {
+    const { dir, broker, client, worker } = await openShop();
+    const bytes = inputIn(dir);
+    const proxy = await proxyTo(Number(new URL(broker.url).port));
+    atEnd(() => proxy.close());
+    let cuts = 0;
+    let left = 0;
+    // Each connection is cut a little later than the one before, so that all parts of the way are met.
+    worker({
+      broker: proxy.url,
+      slots: 1,
+      onJoined: () => {
+        left += 700_000;
+        cuts++;
+        proxy.cutAfter(left);
+      },
+    });
+    const job = await submitWithFiles(client, copyJob(dir), dir);
+    expect(await job.wait({ timeoutMs: 60_000 })).toBe("succeeded");
+    expect(cuts).toBeGreaterThan(3);
+    const back = join(dir, "back");
+    fs.mkdirSync(back);
+    expect(await fetchFiles(client, job.id, back)).toEqual(["out.1", "out.2"]);
+    for (const name of ["out.1", "out.2"]) expect(fs.readFileSync(join(back, name)).equals(bytes)).toBe(true);
+    // A cut costs no run: the transfer goes on where it was.
+    expect(fs.readFileSync(join(dir, "runs"), "utf8")).toBe("run\nrun\n");
+  });
+
+  it("arrive byte for byte, wherever the client's link is cut", async () => {
+    const { dir, broker, worker } = await openShop();
+    const bytes = inputIn(dir);
+    worker();
+    const back = join(dir, "back");
+    fs.mkdirSync(back);
+    let cuts = 0;
+    for (let at = 0; ; at += 3) {
+      const cuttable = new CuttableBroker(broker);
+      let left = at;
+      let cut = false;
+      cuttable.pass = ({ type }) => {
+        if (type === "HELLO_ACK" || cut || left-- > 0) return true;
+        cut = true;
+        cuts++;
+        return false;
+      };
+      const client = await connect({ broker: cuttable });
+      const job = await submitWithFiles(client, { ...copyJob(dir), count: 1 }, dir).catch(() => undefined);
+      // A submission that could not be followed to its end is repeated by its caller.
+      if (job !== undefined && (await job.wait({ timeoutMs: 20_000 })) === "succeeded") {
+        expect(await fetchFiles(client, job.id, back)).toEqual(["out.1"]);
+        expect(fs.readFileSync(join(back, "out.1")).equals(bytes)).toBe(true);
+      }
+      client.close();
+      if (!cut) break;
+    }
+    expect(cuts).toBeGreaterThan(2);
+    expect(fs.readdirSync(back)).toEqual(["out.1"]);
+  });
+
+  it("come from the next worker, where one is killed while it returns them", async () => {
+    const site = newSite();
+    const bytes = inputIn(site.dir);
+    await site.startBroker();
+    const client = await site.client();
+    const proxy = await proxyTo(Number(new URL(site.url).port));
+    site.atEnd(() => proxy.close());
+    await site.startWorker("first", { url: proxy.url, slots: 1 });
+    const gate = site.path("gate");
+    const line = `while ! [ -e '${gate}' ]; do sleep 0.05; done; cp in/data out.$LABORO_TASK`;
+    const job = await submitWithFiles(client, { ...copyJob(site.dir, line), count: 1 }, site.dir);
+    await until("the task runs", () => fs.existsSync(site.path("runs")));
+    // What it returns goes into a hole.
+    proxy.swallow(["up"]);
+    fs.writeFileSync(gate, "");
+    const made = join(site.path("first"), "tasks", "1.0.1", "out.1");
+    await until("it has made its file", () => fs.statSync(made, { throwIfNoEntry: false })?.size === SIZE);
+    await site.workerNamed("first").end("SIGKILL");
+    proxy.heal();
+    await site.startWorker("second", { slots: 1 });
+    expect(await job.wait({ timeoutMs: 60_000 })).toBe("succeeded");
+    const back = site.path("back");
+    fs.mkdirSync(back);
+    expect(await fetchFiles(client, job.id, back)).toEqual(["out.1"]);
+    expect(fs.readFileSync(join(back, "out.1")).equals(bytes)).toBe(true);
+    expect(fs.readFileSync(site.path("runs"), "utf8")).toBe("run\nrun\n");
+  });
+
+  it("are still there after kill -9 of the broker, for the tasks that have not run", async () => {
+    const site = newSite();
+    const bytes = inputIn(site.dir);
+    await site.startBroker();
+    const client = await site.client();
+    const job = await submitWithFiles(client, copyJob(site.dir), site.dir);
+    await site.broker.end("SIGKILL");
+    await site.startBroker();
+    await site.startWorker("only", { slots: 1 });
+    expect(await client.job(job.id).wait({ timeoutMs: 60_000 })).toBe("succeeded");
+    const again = await site.client();
+    const back = site.path("back");
+    fs.mkdirSync(back);
+    expect(await fetchFiles(again, job.id, back)).toEqual(["out.1", "out.2"]);
+    expect(fs.readFileSync(join(back, "out.2")).equals(bytes)).toBe(true);
+    expect(await resultsOf(again.job(job.id))).toHaveLength(2);
+  });
+});
