@@ -1,7 +1,7 @@
 /** Open jobs, beyond what dispatch knows: their counters, the callers that wait for their end, and a lock for changes between store and dispatch. */
 import { now } from "../base/clock.js";
+import { onRerun } from "../dispatch/commit-results.js";
 import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
-import { onRerun } from "../dispatch/rerun.js";
 import { JobId } from "../model/ids.js";
 import type { Counters, Job, JobEnd } from "../model/job.js";
 import type { RecoveredState, TaskRange } from "../model/store.js";

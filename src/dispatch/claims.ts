@@ -4,8 +4,7 @@ import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf, sizeOf } from 
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, reindexJob, releaseWaiting } from "./job-queue.js";
-import { countLimited, isLimitedByStore, mayLeaseJobAgain } from "./named-limits.js";
-import { countRuns, mayPlace, setAtOnce } from "./run-limits.js";
+import { countLimited, countRuns, isLimitedByStore, mayLeaseJobAgain, mayPlace, setAtOnce } from "./limits.js";
 import { fitCount, occupy } from "./signature.js";
 import {
   type Claim,
@@ -175,7 +174,7 @@ export interface ReturnedTask {
   readonly waitMs?: number;
 }
 
-export interface TaskReturn {
+interface TaskReturn {
   readonly returned: readonly ReturnedTask[];
   /** Tasks that leave unrun because they were cancelled. */
   readonly cancelled?: readonly number[];

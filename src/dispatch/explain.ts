@@ -5,9 +5,8 @@ import type { Job } from "../model/job.js";
 import { contains } from "../model/ranges.js";
 import { ALL, type TaskKind } from "../model/recipe.js";
 import { tasksText } from "../model/task-numbers.js";
-import type { LimitState } from "./named-limits.js";
+import { type LimitState, spareRuns } from "./limits.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
-import { spareRuns } from "./run-limits.js";
 import { canRun, meets, mostOf, whyNotTaking } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 

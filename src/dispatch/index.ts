@@ -21,9 +21,9 @@ export {
   waitsInDispatch,
 } from "./jobs.js";
 export { firstLease } from "./leasing.js";
-export { type LimitState, loadLimits, onLimitRule, onLimitsFreed } from "./named-limits.js";
-export { onReclaim } from "./reclaim.js";
+export { type LimitState, loadLimits, onLimitRule, onLimitsFreed } from "./limits.js";
 export type { Reconciled, ReportedTasks } from "./reconcile.js";
+export { onReclaim } from "./reconcile.js";
 export { isServiceOffered, onReply, onRequest, onRequestCancelled, type Request } from "./requests.js";
 export { type Done, isUrgent, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
@@ -37,8 +37,8 @@ export {
   type WorkerState,
 } from "./state.js";
 export { nextTimerAt, onHalt, onResume, onTimer } from "./timers.js";
-export { loadRecords, WORKER_BUCKET } from "./worker-records.js";
 export {
+  loadRecords,
   onDrain,
   onOrphans,
   onProfile,
@@ -48,4 +48,5 @@ export {
   onWorkerJoined,
   onWorkerLeft,
   restoreClaim,
+  WORKER_BUCKET,
 } from "./workers.js";

@@ -5,7 +5,7 @@
 import { sizeOf } from "../model/ranges.js";
 import { neededOf } from "../model/recipe.js";
 import { isReady, mayRun } from "./job-queue.js";
-import { fullLimit } from "./named-limits.js";
+import { fullLimit } from "./limits.js";
 import { mayUse } from "./reservation.js";
 import { fitCount, isCapable, maxFitCount } from "./signature.js";
 import {

@@ -1,15 +1,20 @@
-/** The queue of a job: tasks that wait, tasks in backoff, and whether the job is in its signature's order. */
+/** The queue of a job: tasks that wait, tasks in backoff, whether the job is in its signature's order, and its share there. */
 import { haltRuleOf } from "../model/job.js";
 import { countOf, difference, intersection, type Range, type Ranges, sizeOf, union } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { releasedOf } from "./each.js";
-import { raiseToShareLevel } from "./fair-share.js";
 import { leaseForFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
-import { isLimitedByStore } from "./named-limits.js";
-import { spareRuns } from "./run-limits.js";
+import { isLimitedByStore, spareRuns } from "./limits.js";
 import { updateActive } from "./signature.js";
-import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
+import {
+  type JobState,
+  newTaskRangeId,
+  type Signature,
+  type State,
+  type WaitingRange,
+  type WorkerState,
+} from "./state.js";
 
 /** With more workers than this, more is leased at a time. */
 const WORKERS_PER_LEASE = 128;
@@ -191,4 +196,42 @@ export function releaseWaiting(state: State, out: Decisions, job: JobState): voi
   job.ready = 0;
   job.mayLease = true;
   reindexJob(state, job);
+}
+
+// Jobs of equal priority share slots. Each job carries the sum of the slots it was given, and the smallest sum goes first: the
+// order of deficit round robin without its rounds. A job that begins to wait has no claim to the slots of the time before, so it
+// begins at the level of the job served last by a worker that could have served it. Levels are kept per signature, because the
+// sums of jobs that never share a worker cannot be compared.
+
+/** The job begins to wait: level with those that it will compete with. */
+function raiseToShareLevel(job: JobState): void {
+  job.served = Math.max(job.served, job.signature.shareLevels.get(job.job.priority) ?? 0);
+}
+
+/** `count` tasks of the job were assigned to this worker. */
+export function charge(job: JobState, worker: WorkerState, count: number): void {
+  const { priority, requirement } = job.job;
+  job.served += count * requirement.needs.slots;
+  worker.shareLevels.set(priority, job.served);
+  for (const signature of worker.capableOf) signature.shareLevels.set(priority, job.served);
+}
+
+/** Tasks came back that never ran. The caller puts the job in its place again. */
+export function refund(job: JobState, count: number): void {
+  job.served = Math.max(0, job.served - count * job.job.requirement.needs.slots);
+}
+
+/**
+ * A signature has its first worker. What waits for it has had nothing while that worker served others, and would have the
+ * worker to itself until it caught up.
+ */
+export function copyShareLevels(signature: Signature, worker: WorkerState): void {
+  for (const [priority, level] of worker.shareLevels) {
+    signature.shareLevels.set(priority, Math.max(level, signature.shareLevels.get(priority) ?? 0));
+  }
+  if (worker.shareLevels.size === 0) return;
+  for (const job of [...signature.jobs]) {
+    raiseToShareLevel(job);
+    signature.jobs.upsert(job);
+  }
 }

@@ -10,13 +10,12 @@ import type { Decisions } from "./decisions.js";
 import { unwatchEach, watchEach } from "./each.js";
 import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, releaseWaiting, replaceWaiting } from "./job-queue.js";
 import { leaseEnded, updateNeedsLease } from "./leasing.js";
-import { mayLeaseJobAgain, onLeaseRefused } from "./named-limits.js";
+import { beginRunShares, mayLeaseJobAgain, onLeaseRefused } from "./limits.js";
 import { placeWork, useFreeSlots } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
-import { beginRunShares } from "./run-limits.js";
+import { TaskQueue } from "./queues.js";
 import { signatureFor, type TaskTraits, updateActive } from "./signature.js";
 import type { JobState, Signature, State, WorkerState } from "./state.js";
-import { TaskQueue } from "./task-queue.js";
 import { restoreClaim } from "./workers.js";
 
 type Demands = Pick<Job, "recipe" | "limits" | "requirement">;

@@ -17,8 +17,7 @@
  */
 import type { Job } from "../model/job.js";
 import type { Decisions } from "./decisions.js";
-import { isLimitedByStore } from "./named-limits.js";
-import { spareRuns } from "./run-limits.js";
+import { isLimitedByStore, spareRuns } from "./limits.js";
 import { fitCount, maxFitCount } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State } from "./state.js";
 

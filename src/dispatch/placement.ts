@@ -6,14 +6,12 @@
 
 import { addClaim, placeAllPrefetched, placePrefetched } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { charge } from "./fair-share.js";
-import { isOpen, leaseMore, reindexJob, takeWaiting } from "./job-queue.js";
+import { charge, isOpen, leaseMore, reindexJob, takeWaiting } from "./job-queue.js";
 import { leaseForFreeSlots } from "./leasing.js";
-import { recordStarts, spareStarts } from "./named-limits.js";
+import { recordStarts, runsAtMost, setAtOnce, spareRuns, spareStarts } from "./limits.js";
 import { prefetchAllowance, retractForIdle, retractForJob, retractForSelf, startRateWindow } from "./prefetch.js";
 import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
-import { runsAtMost, setAtOnce, spareRuns } from "./run-limits.js";
 import { fitCount, goesBefore, reindexWorker } from "./signature.js";
 import {
   type JobState,
@@ -24,7 +22,7 @@ import {
   signaturesFor,
   type WorkerState,
 } from "./state.js";
-import { storeRecord } from "./worker-records.js";
+import { storeRecord } from "./workers.js";
 
 /** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
 export function placeWork(state: State, out: Decisions, now: number): void {

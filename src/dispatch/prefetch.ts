@@ -7,9 +7,8 @@ import { haltRuleOf, leftToHalt } from "../model/job.js";
 import { rangesOf } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
-import { isLimitedByStore } from "./named-limits.js";
+import { isLimitedByStore, runsAtMost, spareRuns } from "./limits.js";
 import { mayUse } from "./reservation.js";
-import { runsAtMost, spareRuns } from "./run-limits.js";
 import { fitCount } from "./signature.js";
 import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } from "./state.js";
 

@@ -4,9 +4,9 @@
  * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
  */
 import { ALL, neededOf, type Requirement, type Resources, type TaskKind } from "../model/recipe.js";
-import { copyShareLevels } from "./fair-share.js";
-import { IndexedHeap } from "./heap.js";
-import { fullLimit, limitFor } from "./named-limits.js";
+import { copyShareLevels } from "./job-queue.js";
+import { fullLimit, limitFor } from "./limits.js";
+import { IndexedHeap } from "./queues.js";
 import { unreserve } from "./reservation.js";
 import type { JobState, Reservation, Signature, State, WorkerState } from "./state.js";
 

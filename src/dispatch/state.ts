@@ -8,11 +8,9 @@ import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf } from "../mode
 import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import type { Epoch, TaskRange } from "../model/store.js";
 import type { AttemptRange } from "./decisions.js";
-import { IndexedHeap } from "./heap.js";
-import type { LimitState } from "./named-limits.js";
-import type { RunShare } from "./run-limits.js";
+import type { LimitState, RunShare } from "./limits.js";
+import { IndexedHeap, type TaskQueue } from "./queues.js";
 import type { Settings } from "./settings.js";
-import type { TaskQueue } from "./task-queue.js";
 
 /** Tasks that wait here, granted by the store. `first` moves up as they are handed out. */
 export interface WaitingRange {
@@ -49,7 +47,7 @@ export interface JobState {
   readonly each: Map<JobId, Ranges>;
   /** Tasks at workers, running or prefetched. */
   assigned: number;
-  /** Those that may run at once, of a job with `maxRunning` (run-limits.ts). */
+  /** Those that may run at once, of a job with `maxRunning` (limits.ts). */
   mostRunning: number;
   /** Those of them that have been started. */
   started: number;
@@ -61,7 +59,7 @@ export interface JobState {
   leaseRefused: boolean;
   /** At most so many tasks come with the lease that is under way. */
   leasingTasks: number;
-  /** Slots given to this job so far, on the scale that its rivals of equal priority share (fair-share.ts). */
+  /** Slots given to this job so far, on the scale that its rivals of equal priority share (job-queue.ts). */
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
@@ -152,7 +150,7 @@ export interface WorkerProfile {
 
 export interface WorkerState {
   profile: WorkerProfile;
-  /** What is stored of it with its first task, and what has been (worker-records.ts). */
+  /** What is stored of it with its first task, and what has been (workers.ts). */
   record: string | undefined;
   storedRecord: string | undefined;
   connected: boolean;
@@ -201,7 +199,7 @@ export interface Signature {
   readonly kind?: TaskKind;
   /** A worker that ends sooner than this from now takes none of it. */
   readonly timeNeededMs?: number;
-  /** Limits that its tasks count against (named-limits.ts). */
+  /** Limits that its tasks count against (limits.ts). */
   readonly limits?: readonly LimitState[];
   /** The one of them that has no room: nothing of the signature is assigned. */
   full?: LimitState | undefined;

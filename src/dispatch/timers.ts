@@ -2,7 +2,7 @@
 import type { Decisions } from "./decisions.js";
 import { endBackoff, leaseMore } from "./job-queue.js";
 import { onMayLease } from "./jobs.js";
-import { onLimitTimer } from "./named-limits.js";
+import { onLimitTimer } from "./limits.js";
 import { placeWork } from "./placement.js";
 import { expireRequests } from "./requests.js";
 import type { State } from "./state.js";

@@ -6,10 +6,10 @@
  *   gone        forgotten; its tasks wait for others
  * A worker that joins lists the tasks that it holds. Tasks assigned to it that are missing from its list return to the queue.
  */
-import type { WorkerId } from "../model/ids.js";
+import { WorkerId } from "../model/ids.js";
 import { contains, sizeOf } from "../model/ranges.js";
 import { ONE_SLOT } from "../model/recipe.js";
-import type { ClaimedRange } from "../model/store.js";
+import type { ClaimedRange, KeyValue } from "../model/store.js";
 import { cancelAt } from "./cancel.js";
 import { addClaim, dropClaim, openTasks, placePrefetched, unplaceAll } from "./claims.js";
 import type { Decisions } from "./decisions.js";
@@ -22,7 +22,6 @@ import { loseClaim, loseClaims } from "./results.js";
 import { leaveSignatures, occupy, reindexWorker, updateSignatures } from "./signature.js";
 import { standingOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
-import { absentProfile, deleteRecord, recordOf } from "./worker-records.js";
 
 export function onWorkerJoined(
   state: State,
@@ -277,4 +276,51 @@ function endGrace(state: State, worker: WorkerState): void {
   if (worker.grace === undefined) return;
   state.timers.remove(worker.grace);
   delete worker.grace;
+}
+
+// What people see of a worker, and how long it may be away. Stored with the first task that it gets: a broker that has been started again
+// knows the workers that have tasks and are still away. Workers that cannot resume are not away, so they have no record.
+
+export const WORKER_BUCKET = "worker";
+
+function recordOf(profile: WorkerProfile): string | undefined {
+  if (!profile.resumable) return undefined;
+  const { name, protocol, pool, tags, services, total, reserveRequests, graceMs } = profile;
+  return JSON.stringify({ name, protocol, pool, tags, services, total, reserveRequests, graceMs });
+}
+
+/** To be called before the worker gets a task. */
+export function storeRecord(out: Decisions, worker: WorkerState): void {
+  const { record, storedRecord, profile } = worker;
+  if (record === undefined || record === storedRecord) return;
+  worker.storedRecord = record;
+  out.writes.push({ op: "put", bucket: WORKER_BUCKET, key: profile.id, value: record });
+}
+
+function deleteRecord(out: Decisions, { storedRecord, profile }: WorkerState): void {
+  if (storedRecord !== undefined) out.writes.push({ op: "put", bucket: WORKER_BUCKET, key: profile.id, value: null });
+}
+
+/** To be called before claims are restored. */
+export function loadRecords(state: State, stored: readonly KeyValue[]): void {
+  for (const { key, value } of stored) state.workerRecords.set(WorkerId(key), value);
+}
+
+/** The profile of a worker that has tasks and has not come back yet. */
+function absentProfile(state: State, id: WorkerId): WorkerProfile {
+  const record = state.workerRecords.get(id);
+  return {
+    id,
+    session: "" as WorkerProfile["session"],
+    name: id,
+    protocol: "unknown",
+    pool: "",
+    tags: [],
+    services: [],
+    total: { slots: 0 },
+    reserveRequests: 0,
+    resumable: true,
+    canPrefetch: false,
+    ...(record === undefined ? {} : (JSON.parse(record) as Partial<WorkerProfile>)),
+  };
 }

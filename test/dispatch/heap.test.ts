@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Fifo } from "../../src/dispatch/fifo.js";
-import { IndexedHeap } from "../../src/dispatch/heap.js";
+import { Fifo, IndexedHeap } from "../../src/dispatch/queues.js";
 
 interface Item {
   key: number;

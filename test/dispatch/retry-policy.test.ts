@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { isRetried, retryWaitMs } from "../../src/dispatch/retry-policy.js";
+import { isRetried, retryWaitMs } from "../../src/dispatch/results.js";
 import { DEFAULT_SETTINGS } from "../../src/dispatch/settings.js";
 import { JobId } from "../../src/model/ids.js";
 import { Workbench } from "./workbench.js";

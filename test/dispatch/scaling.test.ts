@@ -1,5 +1,4 @@
 import { describe, expect, it, vi } from "vitest";
-import { IndexedHeap } from "../../src/dispatch/heap.js";
 import {
   createState,
   DEFAULT_SETTINGS,
@@ -10,6 +9,7 @@ import {
   onWorkerJoined,
   type WorkerProfile,
 } from "../../src/dispatch/index.js";
+import { IndexedHeap } from "../../src/dispatch/queues.js";
 import { JobId, SessionId, TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job } from "../../src/model/job.js";
 import { TRUE } from "../support/recipes.js";

@@ -2,6 +2,8 @@
  * One broker on a table: the real dispatch, the model store, and workers that do as the test says. Every step is committed at
  * once, and every invariant of both is checked after it. Tasks are written "job.index".
  */
+
+import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/commit-results.js";
 import {
   type AttemptRange,
   type Call,
@@ -48,7 +50,6 @@ import {
   type WorkerState,
   waitsInDispatch,
 } from "../../src/dispatch/index.js";
-import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/rerun.js";
 import { claimOf } from "../../src/dispatch/state.js";
 import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job, type JobChanges, type JobEnd, type Limits } from "../../src/model/job.js";

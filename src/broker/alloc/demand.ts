@@ -2,7 +2,7 @@
 import { shortDuration } from "../../base/format.js";
 import type { State } from "../../dispatch/index.js";
 import { isOpen } from "../../dispatch/job-queue.js";
-import { spareRuns } from "../../dispatch/run-limits.js";
+import { spareRuns } from "../../dispatch/limits.js";
 import type { JobState } from "../../dispatch/state.js";
 import type { AllocatorSpec } from "../../model/allocation.js";
 import { lifetimeOf } from "../../model/allocation.js";

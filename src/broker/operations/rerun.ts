@@ -1,7 +1,7 @@
 /** Running ended tasks again. */
 
 import { asLaboroError, badInput, LaboroError } from "../../base/errors.js";
-import { reserveTaskRangeIds } from "../../dispatch/rerun.js";
+import { reserveTaskRangeIds } from "../../dispatch/commit-results.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job, JobEnd } from "../../model/job.js";
 import * as s from "../../model/schema.js";

@@ -1,4 +1,6 @@
 /**
+ * Limits of what runs at once: named limits, and `maxRunning` of one job (below).
+ *
  * Named limits (model/limit.ts). A task counts against `running` from its assignment to a worker until its end is recorded, and against the
  * rate at its assignment. So tasks of a job with a limit are not prefetched: whatever a worker holds of them it may start.
  *
@@ -7,18 +9,18 @@
  *
  * In a group the store counts. It grants no more leases than the limits leave, and what is leased may run. A signature whose lease was
  * refused leases nothing until a task of the limit has ended, the rate allows another start, or the rule has changed. `maxRunning` of a
- * job is a limit of that job alone: one broker counts it in run-limits.ts, in a group the store does.
+ * job is a limit of that job alone: one broker counts it below, in a group the store does.
  */
 import type { JobId } from "../model/ids.js";
 import type { Limits } from "../model/job.js";
 import { type LimitRule, type LimitStart, startTime } from "../model/limit.js";
 import type { LeaseLimit } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
-import { Fifo } from "./fifo.js";
 import { reindexJob, releaseWaiting } from "./job-queue.js";
 import { placeWork } from "./placement.js";
+import { Fifo } from "./queues.js";
 import { updateActive } from "./signature.js";
-import type { JobState, Signature, State, Timer } from "./state.js";
+import type { JobState, Signature, State, Timer, WorkerState } from "./state.js";
 
 export interface LimitState {
   readonly name: string;
@@ -217,4 +219,69 @@ export function onLimitsFreed(state: State, out: Decisions, now: number): void {
     reindexJob(state, job);
   }
   placeWork(state, out, now);
+}
+
+// `maxRunning`: at most so many tasks of a job run at once. A worker may hold more of them, prefetched, because each assignment tells it
+// how many of the job it may run at once. What all workers with tasks of the job may run together is within the limit:
+//
+//     sum over the workers of min(assigned, atOnce) ≤ maxRunning
+//
+// Tasks for free slots raise `atOnce`, prefetched ones do not. So a worker counts only for what it runs, and the rest of the limit is left to
+// other workers.
+
+/** The tasks of a job with `maxRunning` at one worker. */
+export interface RunShare {
+  assigned: number;
+  /** How many it may run at once, by the last assignment. After a start of the broker that is not known: then the job's limit. */
+  atOnce: number;
+}
+
+const most = ({ assigned, atOnce }: RunShare): number => Math.min(assigned, atOnce);
+
+/** How many more tasks of the job may run. May be negative after a start of the broker, when each `atOnce` is assumed to be the limit. */
+export function spareRuns(job: JobState): number {
+  const { maxRunning } = job.job.limits;
+  return maxRunning === undefined ? Number.POSITIVE_INFINITY : maxRunning - job.mostRunning;
+}
+
+/** How many tasks of a job with `maxRunning` the worker may run at once, with those that it has. */
+export function runsAtMost(worker: WorkerState, job: JobState): number {
+  const share = worker.runShares.get(job);
+  return share === undefined ? 0 : most(share);
+}
+
+/** Counts tasks of the job that the worker got, or with a negative `count` no longer has. */
+export function countRuns(worker: WorkerState, job: JobState, count: number): void {
+  const { maxRunning } = job.job.limits;
+  if (maxRunning === undefined) return;
+  const { assigned, atOnce } = worker.runShares.get(job) ?? { assigned: 0, atOnce: maxRunning };
+  setRunShare(worker, job, { assigned: assigned + count, atOnce });
+}
+
+/** The job has a limit from now on: workers run what they have. */
+export function beginRunShares(job: JobState): void {
+  for (const claim of job.claims) {
+    const assigned = claim.open + (claim.worker.runShares.get(job)?.assigned ?? 0);
+    setRunShare(claim.worker, job, { assigned, atOnce: Number.POSITIVE_INFINITY });
+  }
+}
+
+/** The next assignment to the worker carries this `atOnce`. */
+export function setAtOnce(worker: WorkerState, job: JobState, atOnce: number): void {
+  setRunShare(worker, job, { assigned: worker.runShares.get(job)?.assigned ?? 0, atOnce });
+}
+
+function setRunShare(worker: WorkerState, job: JobState, share: RunShare): void {
+  job.mostRunning += most(share) - runsAtMost(worker, job);
+  if (share.assigned === 0) worker.runShares.delete(job);
+  else worker.runShares.set(job, share);
+}
+
+/** How many prefetched tasks of the job may take free slots of the worker. */
+export function mayPlace(worker: WorkerState, job: JobState): number {
+  const share = worker.runShares.get(job);
+  if (share === undefined) return Number.POSITIVE_INFINITY;
+  let placed = 0;
+  for (const claim of worker.claims.get(job.id) ?? []) placed += claim.placed;
+  return share.atOnce - placed;
 }
