@@ -14,8 +14,13 @@ import { PeerErrors } from "./base/peer-errors.js";
 import { TracedConnections } from "./base/traced-connections.js";
 import { Auth, BrowserLogin } from "./broker/access/auth.js";
 import { Certificates } from "./broker/access/certificates.js";
-import type { Role } from "./broker/access/roles.js";
-import { type Access, loadOrCreateAdminToken, loadOrCreateTokens, writeAccess } from "./broker/access/tokens.js";
+import {
+  type Access,
+  loadOrCreateAdminToken,
+  loadOrCreateTokens,
+  type Role,
+  writeAccess,
+} from "./broker/access/tokens.js";
 import { Core } from "./broker/core.js";
 import type { BrokerInGroup } from "./broker/group/index.js";
 import {

@@ -2,15 +2,16 @@
  * Starts delayed jobs. The store finds them by an index; until their time has come they are not in dispatch and cost nothing. One timer is
  * set, for the first of them. The clocks are compared every few seconds, because one may have been set.
  */
+
+import { uptime } from "node:os";
 import { Alarm, now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import { onJobsDue, waitsInDispatch } from "../dispatch/index.js";
 import type { JobId } from "../model/ids.js";
 import type { Job, JobSpec } from "../model/job.js";
-import type { NextDelayed } from "../model/store.js";
+import type { NextDelayed, Store } from "../model/store.js";
 import type { Core } from "./core.js";
-import type { StoreClock } from "./store-clock.js";
 
 /** Jobs promoted in one commit. */
 const AT_ONCE = 1_000;
@@ -143,3 +144,84 @@ export class DelayedJobs {
     if (this.#core.store.shared) this.#wakeIn(CHECK_MS);
   }
 }
+
+// The time by which delayed jobs start, in milliseconds since 1970. In a group it is the database's. Two readings of it differ after a
+// clock was set:
+//
+//   current   what the clock says now. For jobs with a named time (`at`)
+//   steady    the clock as this broker found it when it started, and the time that has passed since. For jobs with `delayMs`: a clock that
+//             is set forward does not start them early, one that is set back does not let them wait longer
+//
+// A start of the broker after the clock was set back is noticed by the newest job: it cannot have been made in the future.
+
+interface ClockSources {
+  /** The clock of this machine. */
+  readonly wall: () => number;
+  /** Never set, does not go on while the machine sleeps. */
+  readonly monotonic: () => number;
+  /** Never set, goes on while the machine sleeps; undefined where the system has none. */
+  readonly boot: () => number | undefined;
+  /** The clock of the store, where brokers share it. */
+  readonly store?: () => Promise<number>;
+}
+
+/** Less is the difference of two readings. */
+const MIN_SLEEP_MS = 2_000;
+
+export class StoreClock {
+  readonly #sources: ClockSources;
+  /** What the monotonic clock lacks, for each reading. */
+  #steadyOffset = 0;
+  #currentOffset = 0;
+  #bootOffset = 0;
+
+  private constructor(sources: ClockSources) {
+    this.#sources = sources;
+  }
+
+  /** For an open store. */
+  static async of(store: Store, system: ClockSources = SYSTEM_CLOCKS): Promise<StoreClock> {
+    const { shared, group } = store;
+    if (shared && group !== undefined) return StoreClock.open({ ...system, store: () => group.clock() });
+    return StoreClock.open(system, (await store.jobs({ limit: 1 })).jobs[0]?.created);
+  }
+
+  /** `newestJob` is when the newest job was made, by this machine's clock. */
+  static async open(sources: ClockSources, newestJob?: number): Promise<StoreClock> {
+    const clock = new StoreClock(sources);
+    await clock.measure();
+    const start = sources.monotonic();
+    clock.#steadyOffset = Math.max(clock.#currentOffset, (newestJob ?? 0) - start);
+    clock.#bootOffset = (sources.boot() ?? start) - start;
+    return clock;
+  }
+
+  /** Reads the clocks again. */
+  async measure(): Promise<void> {
+    const { store, wall, monotonic } = this.#sources;
+    // The answer of the store is older than its arrival: jobs may start late by that, and never early.
+    const current = store === undefined ? wall() : await store();
+    this.#currentOffset = current - monotonic();
+    const boot = this.#sources.boot();
+    const slept = boot === undefined ? 0 : boot - monotonic() - this.#bootOffset;
+    if (slept < MIN_SLEEP_MS || this.#bootOffset === 0) return;
+    this.#bootOffset += slept;
+    this.#steadyOffset += slept;
+  }
+
+  get current(): number {
+    return this.#sources.store === undefined ? this.#sources.wall() : this.#sources.monotonic() + this.#currentOffset;
+  }
+
+  get steady(): number {
+    return this.#sources.monotonic() + this.#steadyOffset;
+  }
+}
+
+/** Those of this machine. */
+const SYSTEM_CLOCKS: ClockSources = {
+  wall: Date.now,
+  monotonic: now,
+  // Elsewhere it is counted from the clock that is set.
+  boot: () => (process.platform === "linux" ? uptime() * 1_000 : undefined),
+};

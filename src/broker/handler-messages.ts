@@ -1,9 +1,14 @@
-/** What handlers send while they run: how far they are, and what they want to know of the jobs that theirs came after. */
-import { badInput } from "../base/errors.js";
+/**
+ * What workers send besides output and results: how far handlers are, which results of earlier jobs they want to read, and parts of
+ * files.
+ */
+import { badInput, LaboroError } from "../base/errors.js";
 import { type Claim, claimOf, claimsOf } from "../dispatch/state.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
-import type { EndedTask } from "../model/outcome.js";
-import { LISTED_VALUE, MAX_VALUE } from "../model/outcome.js";
+import type { Job } from "../model/job.js";
+import { type EndedTask, FILE_CHUNK, LISTED_VALUE, MAX_VALUE } from "../model/outcome.js";
+import type { OutputPage } from "../model/store.js";
+import { MAX_FILES, returnedIndex, sentIndex } from "../model/task-files.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { Core } from "./core.js";
 
@@ -68,4 +73,77 @@ export class HandlerMessages {
     const tasks = results.map((result) => ({ ...result, number: spec ? taskNumber(spec, result.index) : 0 }));
     return next === undefined ? { tasks } : { tasks, next };
   }
+}
+
+// The bytes of files: those sent with jobs, for workers and from clients, and those that tasks return.
+
+/** What is sent has one attempt. */
+const SENT: Attempt = 1;
+
+export class TaskFileBytes {
+  readonly #core: Core;
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  /** A part of a file that was sent with a job, for a worker that has a task of it. */
+  async readSent(worker: WorkerId, job: JobId, file: number, from: number): Promise<Uint8Array> {
+    const found = this.#core.state.workers.get(worker);
+    if (found === undefined || ![...claimsOf(found)].some((claim) => claim.job.id === job))
+      throw badInput(`job ${job} has no task at this worker`);
+    if (file >= MAX_FILES) throw badInput(`job ${job} has no file ${file}`);
+    return joined(await this.#read(job, sentIndex(file), SENT, from), from);
+  }
+
+  /**
+   * Stores a part of a file that is sent with a job; a part that is stored already counts once. Returns how much of it is
+   * stored now: nothing is changed where `from` lies beyond that.
+   */
+  async writeSent({ id, recipe }: Job, file: number, from: number, bytes: Uint8Array): Promise<number> {
+    const given = recipe.kind === "call" ? undefined : recipe.files?.sent?.[file];
+    if (given === undefined) throw badInput(`file: job ${id} has no file ${file} to be sent`);
+    if (from + bytes.length > given.size)
+      throw badInput(`bytes: ${given.path} has ${given.size} bytes, and these end at ${from + bytes.length}`);
+    const part = { job: id, index: sentIndex(file), attempt: SENT };
+    const [stored = 0] = await this.#core.store.storedOutputBytes([part]);
+    if (bytes.length === 0 || from > stored || from + bytes.length <= stored) return stored;
+    await this.#core.commit({ op: "output", chunks: [{ ...part, stream: "stdout", offset: from, bytes }] });
+    return from + bytes.length;
+  }
+
+  /** A part of what an attempt has returned, and where the next one begins if there is more. */
+  async readReturned(
+    job: JobId,
+    index: TaskIndex,
+    attempt: Attempt,
+    from: number,
+  ): Promise<{ bytes: Uint8Array; next?: number }> {
+    const page = await this.#read(job, returnedIndex(index), attempt, from);
+    const bytes = joined(page, from);
+    const end = from + bytes.length;
+    const last = page.pieces.at(-1);
+    if ((last !== undefined && last.offset + last.bytes.length > end) || (page.next !== undefined && page.next !== end))
+      throw new LaboroError(
+        "LABORO_DATA_CORRUPT",
+        `what task ${index} of job ${job} has returned is damaged at ${end}`,
+      );
+    return page.next === undefined ? { bytes } : { bytes, next: page.next };
+  }
+
+  #read(job: JobId, index: TaskIndex, attempt: Attempt, from: number): Promise<OutputPage> {
+    return this.#core.store.output(job, index, { attempt, from, limit: FILE_CHUNK });
+  }
+}
+
+/** The bytes from this offset up to the first gap. */
+function joined({ pieces }: OutputPage, from: number): Uint8Array {
+  const parts: Uint8Array[] = [];
+  let at = from;
+  for (const { offset, bytes } of pieces) {
+    if (offset !== at) break;
+    parts.push(bytes);
+    at += bytes.length;
+  }
+  return parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
 }

@@ -5,7 +5,7 @@ import type { Log } from "../base/log.js";
 import type { Settings } from "../dispatch/index.js";
 import type { Job } from "../model/job.js";
 import type { Store } from "../model/store.js";
-import type { Role } from "./access/roles.js";
+import type { Role } from "./access/tokens.js";
 import type { AllocationHost } from "./alloc/allocators.js";
 import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";

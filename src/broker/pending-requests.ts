@@ -13,8 +13,7 @@ import {
 } from "../dispatch/index.js";
 import { RequestId, type WorkerId } from "../model/ids.js";
 import type { WorkerPort } from "./core.js";
-import type { BrokerCounters } from "./stats/counters.js";
-import { ServiceStats } from "./stats/service-stats.js";
+import { type BrokerCounters, ServiceStats } from "./stats/counters.js";
 
 /** `attachment` comes from a worker of the client's own protocol. */
 export type Reply = (body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown) => void;

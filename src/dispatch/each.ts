@@ -1,7 +1,7 @@
 /**
  * Task i of a job after task i of another (`each` of a dependency): it waits in `pending` until that has succeeded, and is cancelled once
  * that has failed or was cancelled. The results of the other job come from the commits of this broker, or are read from the store
- * (broker/each-dependencies.ts): at the start, and where other brokers recorded them.
+ * (broker/dependencies.ts): at the start, and where other brokers recorded them.
  */
 import type { JobId } from "../model/ids.js";
 import { difference, intersection, NO_RANGES, type Range, type Ranges, union } from "../model/ranges.js";

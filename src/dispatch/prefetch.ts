@@ -1,7 +1,7 @@
 /**
- * Prefetched tasks: tasks that a worker holds beyond its free slots, so that the next one starts without a round trip. About 50 ms
- * of the worker's measured rate, or two round trips where these are longer; none of a job whose tasks are wide, long or of unknown length. They can be retracted: for an idle
- * worker, for a higher priority, for a hold, a cancel or a drain.
+ * Prefetched tasks: tasks that a worker holds beyond its free slots, so that the next one starts without a round trip. About 50 ms of the
+ * worker's measured rate, or two round trips where these are longer; none of a job whose tasks are wide, long or of unknown length. They can be
+ * retracted: for an idle worker, for a higher priority, for a hold, a cancel or a drain.
  */
 import { haltRuleOf, leftToHalt } from "../model/job.js";
 import { rangesOf } from "../model/ranges.js";

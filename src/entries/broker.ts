@@ -4,7 +4,7 @@ import { startBroker as start } from "../server.js";
 
 export { type ErrorCode, LaboroError } from "../base/errors.js";
 export type { Log } from "../base/log.js";
-export type { Role } from "../broker/access/roles.js";
+export type { Role } from "../broker/access/tokens.js";
 export type { ListenerName, ListenerRequest, ListenerSettings, OpenListener } from "../broker/listeners/listener.js";
 export type { Broker, BrokerOptions } from "../broker/options.js";
 export type { Retention } from "../broker/retention.js";

@@ -192,7 +192,7 @@ export type Write =
     }
   /**
    * Delayed jobs whose time has come are no longer `delayed`, the earliest first and at most `max`: `clock` decides for those with a
-   * named time, `steady` for those with `delayMs` (broker/store-clock.ts).
+   * named time, `steady` for those with `delayMs` (broker/delayed-jobs.ts).
    */
   | { readonly op: "promote"; readonly clock: number; readonly steady: number; readonly max: number }
   /** Delete an ended job and everything that belongs to it. An open job stays unchanged. */

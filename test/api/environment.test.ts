@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { ROLES, type Role } from "../../src/broker/access/roles.js";
+import { ROLES, type Role } from "../../src/broker/access/tokens.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { connect } from "../../src/entries/client.js";
 import { until } from "../support/wait.js";

@@ -1,6 +1,6 @@
 /** Who may do what: every operation with every role, over HTTP and over the link; JOIN and requests too. */
 import { describe, expect, it } from "vitest";
-import { ROLES, type Role } from "../../src/broker/access/roles.js";
+import { ROLES, type Role } from "../../src/broker/access/tokens.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ServiceStats } from "../../src/broker/stats/service-stats.js";
+import { ServiceStats } from "../../src/broker/stats/counters.js";
 import { until } from "../support/wait.js";
 import { apiOf, codeOf, messageOf, openShop } from "./kit.js";
 

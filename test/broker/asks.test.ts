@@ -1,7 +1,7 @@
 /** Clients that ask for more than they may have unanswered. */
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
-import type { Role } from "../../src/broker/access/roles.js";
+import type { Role } from "../../src/broker/access/tokens.js";
 import { ASK_BOUNDS } from "../../src/broker/operations/asks.js";
 import type { RunningBroker } from "../../src/broker/options.js";
 import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { StoreClock } from "../../src/broker/store-clock.js";
+import { StoreClock } from "../../src/broker/delayed-jobs.js";
 
 /** Time that passes, and clocks that are set meanwhile. */
 class Machine {

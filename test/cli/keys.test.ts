@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { readCurveKeys, readPeerKeys } from "../../src/broker/config/curve-keys.js";
+import { readCurveKeys, readPeerKeys } from "../../src/broker/access/curve-keys.js";
 import { laboro, type Said } from "./support/cli.js";
 
 function place(): { dir: string; keys: (...args: string[]) => Promise<Said> } {

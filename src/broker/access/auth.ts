@@ -7,8 +7,7 @@ import { isLoopback, networkOf } from "../../base/addresses.js";
 import { now as monotonicNow } from "../../base/clock.js";
 import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { ErrorCode } from "../../base/errors.js";
-import { isRole, type Role } from "./roles.js";
-import type { Tokens } from "./tokens.js";
+import { isRole, type Role, type Tokens } from "./tokens.js";
 
 export interface Refusal {
   readonly status: 401 | 403 | 421 | 429;
@@ -181,7 +180,7 @@ const CODE_MS = 5 * 60_000;
 const CODES = 100;
 export const SESSION_MS = 12 * 3_600_000;
 
-export interface BrowserSession {
+interface BrowserSession {
   readonly token: string;
   /** Milliseconds since 1970. */
   readonly expires: number;

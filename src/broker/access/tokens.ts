@@ -1,10 +1,28 @@
-/** Tokens and their roles: `tokens.json` in the data directory, readable by its owner only. The admin's token is in `access.json`. */
+/** Tokens, their roles, and what each role allows: `tokens.json` in the data directory, readable by its owner only. The admin's token is in `access.json`. */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
-import { isRole, type Role } from "./roles.js";
+
+export const ROLES = ["admin", "client", "worker", "read", "fuq"] as const;
+/** What the holder of a token may do. */
+export type Role = (typeof ROLES)[number];
+
+/** The role that an operation requires; `any` is any known token. */
+export type RequiredRole = "any" | "read" | "client" | "worker" | "admin";
+
+const ALLOWED: Readonly<Record<RequiredRole, readonly Role[]>> = {
+  any: ROLES,
+  read: ["read", "client", "fuq", "admin"],
+  client: ["client", "fuq", "admin"],
+  worker: ["worker", "fuq", "admin"],
+  admin: ["admin"],
+};
+
+export const roleAllows = (role: Role, needed: RequiredRole): boolean => ALLOWED[needed].includes(role);
+
+export const isRole = (value: unknown): value is Role => ROLES.some((role) => role === value);
 
 export interface Token {
   readonly role: Role;

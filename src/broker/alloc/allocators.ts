@@ -23,7 +23,7 @@ import {
 } from "../../model/allocation.js";
 import type { JobId } from "../../model/ids.js";
 import type { Core } from "../core.js";
-import { NamedLease } from "../group/named-lease.js";
+import { NamedLease } from "../group/membership.js";
 import type { WorkerView } from "../operations/workers.js";
 import { asBatchError, type BatchError, type BatchManager, type QueueEntry } from "./batch-manager.js";
 import type { AllocationRules } from "./decide.js";
@@ -50,7 +50,7 @@ const WAKING = ["job-added", "job-released", "job-due", "job-rerun", "job-ended"
 interface Parts {
   readonly decide: typeof import("./decide.js");
   readonly demand: typeof import("./demand.js");
-  readonly files: typeof import("./job-script.js");
+  readonly files: typeof import("./slurm.js");
   readonly manager: BatchManager;
   readonly rules: AllocationRules;
 }
@@ -110,7 +110,7 @@ export class Allocators {
       const [decide, demand, files, { Slurm }] = await Promise.all([
         import("./decide.js"),
         import("./demand.js"),
-        import("./job-script.js"),
+        import("./slurm.js"),
         import("./slurm.js"),
       ]);
       const rules = { ...decide.ALLOCATION_RULES, ...this.#host?.rules };

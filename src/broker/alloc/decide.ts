@@ -148,7 +148,7 @@ export function onAnswer(
   fail(state, rules, now, answer.message);
 }
 
-export interface Observed {
+interface Observed {
   /** Jobs of this allocator by the path of their script; undefined where the batch system was not asked, or did not answer. */
   readonly jobs: ReadonlyMap<string, QueueEntry> | undefined;
   readonly scriptOf: (number: number) => string;

@@ -2,14 +2,21 @@
 import type { ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { now } from "../../base/clock.js";
-import { type Role, roleAllows } from "../access/roles.js";
+import { type Role, roleAllows } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import type { LimitInfo } from "../limits.js";
 import { countsOf } from "../operations/allocators.js";
 import type { BrokerInfo } from "../operations/operation.js";
 import { services } from "../operations/services.js";
-import { BUCKETS, boundOf, type Histogram } from "../stats/counters.js";
-import { countRequests, countWork, countWorkers, oldestWait } from "../stats/load.js";
+import {
+  BUCKETS,
+  boundOf,
+  countRequests,
+  countWork,
+  countWorkers,
+  type Histogram,
+  oldestWait,
+} from "../stats/counters.js";
 import { SharedResponses } from "./shared-responses.js";
 
 interface MetricSample {

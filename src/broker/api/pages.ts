@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { extname } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 import { packageRoot } from "../../base/package.js";
-import { type Role, roleAllows } from "../access/roles.js";
+import { type Role, roleAllows } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import { type OperationOutput, perform } from "../operations/index.js";
 import type { BrokerInfo } from "../operations/operation.js";

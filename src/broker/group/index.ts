@@ -8,14 +8,11 @@ import { ALLOCATOR_BUCKET } from "../../model/allocation.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";
 import { type Group, SCHEDULE_BUCKET } from "../../model/store-group.js";
 import type { Core } from "../core.js";
-import { POOL_BUCKET } from "../pools.js";
-import { PeerForwarder } from "./forwarding.js";
-import type { SelfInfo } from "./heartbeat-info.js";
-import { type BrokerGroup, type GroupBroker, type LiveMember, Membership } from "./membership.js";
-import { type ConnectPeer, Peers, urlOf } from "./peers.js";
-import { RemoteChanges } from "./remote-changes.js";
+import { POOL_BUCKET } from "../halts.js";
+import { type BrokerGroup, type GroupBroker, type LiveMember, Membership, type SelfInfo } from "./membership.js";
+import { type ConnectPeer, PeerForwarder, Peers, urlOf } from "./peers.js";
+import { RemoteChanges, TransactionSubmissions } from "./remote-changes.js";
 import { sharedFingerprint } from "./shared-access.js";
-import { TransactionSubmissions } from "./transaction-submissions.js";
 import { applyStandings, WorkerMoves } from "./worker-moves.js";
 
 export interface GroupOptions extends SelfInfo {

@@ -7,13 +7,95 @@
  *
  * The store counts the lease from the arrival of a heartbeat, this broker from its sending. So this broker stops before the lease ends.
  */
+
+import { hostname } from "node:os";
 import { performance } from "node:perf_hooks";
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
+import * as s from "../../model/schema.js";
 import type { Group, Member } from "../../model/store-group.js";
 import type { Core } from "../core.js";
-import { type HeartbeatInfo, ownHeartbeatInfo, readHeartbeatInfo, type SelfInfo } from "./heartbeat-info.js";
+import { countWorkers } from "../stats/counters.js";
+
+// What a broker of a group publishes about itself with each heartbeat. Another broker may have another version, so it is validated.
+
+const MOST = 100_000;
+
+const heartbeatInfo = s.object({
+  /** Kept in the data directory, so it is the same over restarts. */
+  identity: s.text(),
+  /** For people. */
+  name: s.text(),
+  version: s.text(),
+  host: s.text(),
+  pid: s.count(),
+  /** `standby` is a fallback whose listeners are closed. */
+  state: s.choice("open", "draining", "standby"),
+  fallback: s.flag(),
+  listeners: s.list(s.object({ name: s.text(), url: s.text() }), 100),
+  workers: s.count(),
+  slots: s.object({ total: s.number(), free: s.number() }),
+  /** What its workers offer. */
+  services: s.list(s.object({ pool: s.text(), service: s.text() }), MOST),
+  /** Average duration of its latest commits, in milliseconds. */
+  commitMs: s.number(),
+});
+
+export type HeartbeatInfo = s.ReadType<typeof heartbeatInfo>;
+
+/** What the core does not know. */
+export interface SelfInfo {
+  readonly identity: string;
+  readonly version: string;
+  readonly fallback: boolean;
+  listeners(): readonly { readonly name: string; readonly url: string }[];
+}
+
+export function ownHeartbeatInfo(core: Core, self: SelfInfo): HeartbeatInfo {
+  const listeners = self.listeners();
+  const { workers, slots } = countWorkers(core);
+  return {
+    identity: self.identity,
+    name: nameOf(listeners),
+    version: self.version,
+    host: hostname(),
+    pid: process.pid,
+    state: core.maintenance.draining ? "draining" : "open",
+    fallback: self.fallback,
+    listeners,
+    workers: workers.connected,
+    slots,
+    services: servicesIn(core),
+    commitMs: Math.round(core.commitMs * 10) / 10,
+  };
+}
+
+/** Host and port of the main listener. */
+export function nameOf(listeners: HeartbeatInfo["listeners"]): string {
+  const main = listeners.find(({ name }) => name === "main");
+  return main === undefined ? hostname() : new URL(main.url).host;
+}
+
+function servicesIn(core: Core): HeartbeatInfo["services"] {
+  const found = new Map<string, { pool: string; service: string }>();
+  for (const { connected, draining, standing, profile } of core.state.workers.values()) {
+    if (!connected || draining || standing === "banned") continue;
+    const { pool, services } = profile;
+    for (const service of services) found.set(`${pool}\0${service}`, { pool, service });
+  }
+  return [...found.values()].slice(0, MOST);
+}
+
+/** Undefined if this version cannot read it. Fields that only a newer version has are ignored. */
+export function readHeartbeatInfo(text: string): HeartbeatInfo | undefined {
+  try {
+    const known = Object.entries(JSON.parse(text) as object).filter(([name]) => name in heartbeatInfo.shape);
+    return heartbeatInfo.read(Object.fromEntries(known), "info");
+  } catch {
+    return undefined;
+  }
+}
 
 /** The brokers that share a store, as sessions see them that send a peer from one broker to another. */
 export interface GroupBroker {
@@ -216,3 +298,40 @@ const announcement = (members: readonly (HeartbeatInfo & { readonly epoch?: numb
   JSON.stringify(
     members.map(({ epoch, identity, state, listeners, services }) => [epoch, identity, state, listeners, services]),
   );
+
+// A lease for what one broker of a group does for all of them. It runs by the store's clock, and ends with the broker that has it.
+
+const BUCKET = "lease";
+
+export class NamedLease {
+  readonly #core: Core;
+  readonly #name: string;
+  /** Since when it has been seen to be free. */
+  #freeSince = 0;
+
+  constructor(core: Core, name: string) {
+    this.#core = core;
+    this.#name = name;
+  }
+
+  /** Takes it for `ms`, or renews it, and returns whether this broker has it. One that is free is left to other brokers for `yieldMs`. */
+  async take(ms: number, yieldMs: number): Promise<boolean> {
+    const { membership, state, store } = this.#core;
+    if (!store.shared || store.group === undefined) return true;
+    const now = await store.group.clock();
+    const found = (await store.keyValues(BUCKET)).find(({ key }) => key === this.#name);
+    const { epoch = 0, until = 0 } = found === undefined ? {} : (JSON.parse(found.value) as Record<string, number>);
+    if (epoch === state.epoch && until - now > ms / 2) return true;
+    if (epoch !== state.epoch) {
+      const alive = membership?.liveMembers.some((one) => one.epoch === epoch) ?? true;
+      if (alive && until > now) {
+        this.#freeSince = 0;
+        return false;
+      }
+      this.#freeSince ||= now;
+      if (now - this.#freeSince < yieldMs) return false;
+    }
+    const value = JSON.stringify({ epoch: state.epoch, until: now + ms });
+    return (await this.#core.put(BUCKET, this.#name, value, found?.version ?? 0)).stored;
+  }
+}

@@ -1,12 +1,12 @@
 /**
  * Links to the other brokers of the group: this broker is a client of their main listeners, with the admin's token. A link is closed when
- * its broker is no longer a live member.
+ * its broker is no longer a live member. Requests for services that only workers of other brokers offer are forwarded over these links.
  */
-
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import type { HeartbeatInfo } from "./heartbeat-info.js";
+import type { Reply, RequestForwarder, ServiceRequest } from "../pending-requests.js";
+import type { HeartbeatInfo } from "./membership.js";
 
 /** The name of a client that is a broker starts with this. */
 const PEER_NAME = "broker ";
@@ -38,14 +38,9 @@ interface PeerLink {
 
 type PeerMessage =
   | { readonly type: "OPERATION"; readonly operation: string; readonly input: unknown }
-  | ({ readonly type: "REQUEST" } & ServiceRequest);
+  | ({ readonly type: "REQUEST" } & PeerRequest);
 
-interface ServiceRequest {
-  readonly service: string;
-  readonly pool: string;
-  readonly body: Uint8Array;
-  readonly retry: boolean;
-}
+type PeerRequest = Pick<ServiceRequest, "service" | "pool" | "body" | "retry">;
 
 export type ConnectPeer = (options: {
   readonly urls: readonly string[];
@@ -132,7 +127,7 @@ export class Peers {
   /** A request for a service of its workers; `signal` cancels it. */
   async request(
     peer: Peer,
-    request: ServiceRequest,
+    request: PeerRequest,
     options: { readonly timeoutMs: number; readonly signal: AbortSignal },
   ): Promise<Uint8Array> {
     const { link } = await this.#linkTo(peer);
@@ -162,3 +157,47 @@ export class Peers {
 
 export const urlOf = ({ listeners }: Pick<Peer, "listeners">): string | undefined =>
   listeners.find(({ name }) => name === "main")?.url;
+
+/** A forwarded request is not forwarded again. */
+export class PeerForwarder implements RequestForwarder {
+  readonly #peers: Peers;
+  /** Reads the heartbeats of the others again: one may offer the service by now. */
+  readonly #refresh: () => void;
+  #turns = 0;
+
+  constructor(peers: Peers, refresh: () => void) {
+    this.#peers = peers;
+    this.#refresh = refresh;
+  }
+
+  canServe(service: string, pool: string): boolean {
+    const found = this.#offering(service, pool).length > 0;
+    if (!found) this.#refresh();
+    return found;
+  }
+
+  forward(request: ServiceRequest, reply: Reply): () => void {
+    const cancelled = new AbortController();
+    void this.#forward(request, cancelled.signal).then(
+      (body) => reply(body, undefined),
+      (cause: unknown) => {
+        const { code, message } = asLaboroError(cause);
+        reply(Buffer.from(message), code);
+      },
+    );
+    return () => cancelled.abort();
+  }
+
+  async #forward({ service, pool, body, timeoutMs, retry }: ServiceRequest, signal: AbortSignal): Promise<Uint8Array> {
+    const offering = this.#offering(service, pool);
+    const peer = offering[this.#turns++ % Math.max(1, offering.length)];
+    if (peer === undefined) throw new Error(`no broker offers ${service}`);
+    return this.#peers.request(peer, { service, pool, body, retry }, { timeoutMs, signal });
+  }
+
+  #offering(service: string, pool: string): readonly Peer[] {
+    return this.#peers.all.filter(({ state, services }) => {
+      return state === "open" && services.some((one) => one.service === service && one.pool === pool);
+    });
+  }
+}

@@ -1,6 +1,6 @@
 /**
- * Changes that other brokers make to jobs. The store sends hints, some of which are lost, so all open jobs are also polled: their change
- * marks are read, and jobs whose mark has changed are read in full.
+ * Changes that others make to jobs through the store: brokers of the group, and transactions of applications. The store sends hints, some of
+ * which are lost, so all open jobs are also polled: their change marks are read, and jobs whose mark has changed are read in full.
  *
  * What was read may be older than a change made here meanwhile. So a job is read again if it was changed here during the read, and stored
  * counters are used only if no commit of this broker has changed them meanwhile.
@@ -12,10 +12,11 @@ import { onJobEdited, onJobsDue, onMayLease, onProgress, onRemoteCancel, onRemot
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../../model/job.js";
 import { countOf, difference, type Ranges } from "../../model/ranges.js";
-import type { Group, JobSummary } from "../../model/store-group.js";
+import type { Group, JobSummary, Submissions } from "../../model/store-group.js";
 import type { Core } from "../core.js";
 import { endsOf } from "../dependencies.js";
 import type { EventBody } from "../events.js";
+import { submitFromTransaction } from "../operations/jobs.js";
 
 /** How often all open jobs are polled. With many jobs polling takes at most a tenth of the time. */
 const POLL_MS = 1_000;
@@ -296,3 +297,55 @@ const tasksEnded = (job: JobId, counters: Counters): EventBody => ({
   truncated: true,
   counters,
 });
+
+// Makes the jobs that transactions of applications have submitted to the database.
+
+/** How long a job that was submitted is waited for, and how often it is looked for. Longer than this only one that cannot be made takes. */
+const FIND_MS = 60_000;
+const PAUSE_MS = 20;
+
+export class TransactionSubmissions {
+  readonly #core: Core;
+  readonly #submissions: Submissions;
+  readonly #log: Log;
+  #taking = false;
+  #again = false;
+
+  constructor(core: Core, submissions: Submissions, log: Log) {
+    this.#core = core;
+    this.#submissions = submissions;
+    this.#log = log;
+  }
+
+  /** A job that was submitted and may not be stored yet. Another broker may be storing it. */
+  async find(id: JobId): Promise<Job | undefined> {
+    const end = now() + FIND_MS;
+    let found: Job | undefined;
+    while (found === undefined && now() < end && (await this.#submissions.waits(id))) {
+      await this.take();
+      found = await this.#core.store.job(id);
+      if (found === undefined) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+    // It may have been stored and removed from the submissions since the caller looked for it.
+    return found ?? this.#core.store.job(id);
+  }
+
+  /** Takes what waits: after a notification, and with each poll. */
+  async take(): Promise<void> {
+    this.#again = true;
+    if (this.#taking) return;
+    this.#taking = true;
+    try {
+      while (this.#again && !this.#core.stopping && this.#core.refusing === undefined) {
+        this.#again = false;
+        const more = await this.#submissions.take((one) => submitFromTransaction(this.#core, one));
+        this.#again ||= more;
+      }
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      if (!this.#core.stopping) this.#log.warn({ code }, `cannot read what transactions have submitted: ${message}`);
+    } finally {
+      this.#taking = false;
+    }
+  }
+}

@@ -239,7 +239,7 @@ interface StoredIdentity {
   readonly epoch?: number;
 }
 
-export interface GroupDirectory {
+interface GroupDirectory {
   readonly identity: string;
   readonly formerEpoch: number | undefined;
   /** Stores the epoch of this process. */
@@ -247,7 +247,7 @@ export interface GroupDirectory {
   release(): void;
 }
 
-export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean): GroupDirectory {
+function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean): GroupDirectory {
   const lock = openDataDirectory({ dir, allowNetworkFilesystem });
   try {
     const path = join(dir, FILE);

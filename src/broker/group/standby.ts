@@ -11,7 +11,7 @@ import { packageVersion } from "../../base/package.js";
 import type { Store } from "../../model/store.js";
 import { advertisedHost } from "../listeners/listener.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
-import { type HeartbeatInfo, nameOf, readHeartbeatInfo } from "./heartbeat-info.js";
+import { type HeartbeatInfo, nameOf, readHeartbeatInfo } from "./membership.js";
 
 interface StandbyOptions {
   readonly identity: string;

@@ -244,7 +244,7 @@ const TLS_HANDSHAKE = 0x16;
  * without it there is no TLS. From here on the server sees a connection only after its first byte has arrived, and decrypted if it is
  * TLS. The guard destroys a connection whose first byte or handshake does not come.
  */
-export function acceptConnections(
+function acceptConnections(
   server: Server,
   guard: ListenerGuard,
   certificate: (() => Promise<CertificatePair>) | undefined,

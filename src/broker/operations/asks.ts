@@ -3,7 +3,7 @@
  * and of all. What comes beyond is refused with LABORO_QUEUE_FULL; nothing that was accepted suffers from it.
  */
 import { LaboroError } from "../../base/errors.js";
-import type { Role } from "../access/roles.js";
+import type { Role } from "../access/tokens.js";
 
 const MIB = 1024 * 1024;
 

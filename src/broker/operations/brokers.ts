@@ -3,8 +3,7 @@ import { hostname } from "node:os";
 import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { nameOf, ownHeartbeatInfo } from "../group/heartbeat-info.js";
-import type { LiveMember } from "../group/membership.js";
+import { type LiveMember, nameOf, ownHeartbeatInfo } from "../group/membership.js";
 import { type BrokerInfo, operation } from "./operation.js";
 import { nothing } from "./shared-fields.js";
 

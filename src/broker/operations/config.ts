@@ -3,8 +3,8 @@
 import { type Config, type ConfigValue, isConfig, readConfig } from "../../base/config-value.js";
 import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import type { Role } from "../access/roles.js";
-import { CONFIG_HISTORY } from "../config/worker-config.js";
+import type { Role } from "../access/tokens.js";
+import { CONFIG_HISTORY } from "../worker-config.js";
 import { maySeeEnvironment } from "./job-view.js";
 import { operation } from "./operation.js";
 import { limit, nothing } from "./shared-fields.js";

@@ -4,7 +4,7 @@
  */
 import { badInput } from "../../base/errors.js";
 import type { ReadType, Schema, WrittenType } from "../../model/schema.js";
-import type { RequiredRole, Role } from "../access/roles.js";
+import type { RequiredRole, Role } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import {
   allocator,

@@ -11,7 +11,7 @@ import { sentFile } from "../../model/recipe-input.js";
 import * as s from "../../model/schema.js";
 import { MAX_FILES, MAX_PATH, type TaskFiles } from "../../model/task-files.js";
 import { numbersOf } from "../../model/task-numbers.js";
-import { type Role, roleAllows } from "../access/roles.js";
+import { type Role, roleAllows } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import { rangesOut } from "./shared-fields.js";
 

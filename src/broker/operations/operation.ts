@@ -3,7 +3,7 @@
 import { LaboroError } from "../../base/errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
 import type { ObjectSchema, ReadType, Schema, Shape } from "../../model/schema.js";
-import { type RequiredRole, type Role, roleAllows } from "../access/roles.js";
+import { type RequiredRole, type Role, roleAllows } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import type { Asks } from "./asks.js";
 

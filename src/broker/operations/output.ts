@@ -9,7 +9,7 @@ import * as s from "../../model/schema.js";
 import type { OutputPage } from "../../model/store.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { localClaim, taskLocation } from "../group/task-location.js";
+import { localClaim, taskLocation } from "../group/group-view.js";
 import { waitForNext } from "../watchers.js";
 import { operation } from "./operation.js";
 import { index, job, limit, waitMs } from "./shared-fields.js";

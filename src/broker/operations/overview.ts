@@ -3,11 +3,10 @@
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import { roleAllows } from "../access/roles.js";
+import { roleAllows } from "../access/tokens.js";
 import type { Core } from "../core.js";
-import { MAX_RECENT_EVENTS } from "../stats/counters.js";
+import { MAX_RECENT_EVENTS, oldestWait } from "../stats/counters.js";
 import { TICK_MS } from "../stats/history.js";
-import { oldestWait } from "../stats/load.js";
 import { eventView } from "./events.js";
 import { type AnyOperation, operation } from "./operation.js";
 import { problem, problemsOf } from "./problems.js";

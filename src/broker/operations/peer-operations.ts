@@ -5,8 +5,7 @@
 import { JobId, WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { localLoad } from "../group/heartbeat-info.js";
-import { localTaskLocation } from "../group/task-location.js";
+import { localLoad, localTaskLocation } from "../group/group-view.js";
 import type { OperationContext } from "./operation.js";
 import { localServices } from "./services.js";
 import { assignedOf, runningFrom } from "./tasks.js";

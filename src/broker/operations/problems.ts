@@ -6,7 +6,7 @@ import type { JobState } from "../../dispatch/state.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { openJobState } from "../stats/load.js";
+import { openJobState } from "../stats/counters.js";
 
 const KINDS = [
   "refusing",

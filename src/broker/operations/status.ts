@@ -2,7 +2,7 @@
 
 import { now } from "../../base/clock.js";
 import * as s from "../../model/schema.js";
-import { groupLoad } from "../group/heartbeat-info.js";
+import { groupLoad } from "../group/group-view.js";
 import { operation } from "./operation.js";
 import { pausedPool } from "./pools.js";
 import { nothing } from "./shared-fields.js";

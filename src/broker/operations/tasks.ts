@@ -10,7 +10,7 @@ import type { Bytes } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { locateTask } from "../group/task-location.js";
+import { locateTask } from "../group/group-view.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { index, job, limit, number, progress, requireJob } from "./shared-fields.js";

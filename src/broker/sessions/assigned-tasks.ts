@@ -16,7 +16,7 @@ import type { Attempt, JobId, TaskIndex, WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { Bytes } from "../../model/recipe.js";
 import type { Core } from "../core.js";
-import type { WorkerPort } from "./worker-port.js";
+import type { WorkerPort } from "../core-view.js";
 
 type AssignedTaskState = "unsent" | "sent" | "running" | "missing" | "foreign";
 

@@ -9,8 +9,8 @@ import type { AttemptRange, WorkerProfile } from "../../dispatch/index.js";
 import { type RequestId, SessionId, WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { Core } from "../core.js";
+import type { WorkerPort } from "../core-view.js";
 import { isInRanges, rangeOf } from "./assigned-tasks.js";
-import type { WorkerPort } from "./worker-port.js";
 
 /** A request of a client, or a task. */
 export interface WorkerCall {

@@ -1,11 +1,14 @@
 /**
- * Counters since the start of this broker, for charts and /metrics. It also remembers since when the tasks of a job can be assigned, if
- * that is later than the submission, to measure how long they wait.
+ * What charts and /metrics count: since the start of this broker, what is open now, and the requests of each service. It also remembers since
+ * when the tasks of a job can be assigned, if that is later than the submission, to measure how long they wait.
  */
+
+import type { JobState } from "../../dispatch/state.js";
 import type { JobId, WorkerId } from "../../model/ids.js";
-import type { Job } from "../../model/job.js";
+import { finishedCount, type Job } from "../../model/job.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import type { Write, WriteResult } from "../../model/store.js";
+import type { Core } from "../core.js";
 import type { BrokerEvent } from "../events.js";
 
 /** Lost workers that are remembered; the one lost longest ago is dropped first. */
@@ -155,3 +158,147 @@ export class Histogram {
     return boundOf(BUCKETS);
   }
 }
+
+// Counts of open work and workers. Each call walks over all open jobs or workers, so it is for occasional use.
+
+/** `atPeers`: running tasks of each job at other brokers. */
+export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map()) {
+  const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
+  const tasks = { waiting: 0, running: 0 };
+  for (const open of core.state.jobs.values()) {
+    const { id, job } = open;
+    const started = open.started + (atPeers.get(id) ?? 0);
+    jobs[openJobState({ held: open.held, delayed: open.delayed, blockedBy: open.blockedBy, started })]++;
+    const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
+    tasks.running += Math.min(started, left);
+    tasks.waiting += Math.max(0, left - started);
+  }
+  return { jobs, tasks };
+}
+
+export const openJobState = ({
+  held,
+  delayed,
+  blockedBy,
+  started,
+}: Pick<JobState, "held" | "delayed" | "blockedBy" | "started">): "held" | "blocked" | "waiting" | "running" =>
+  held ? "held" : blockedBy.size > 0 || delayed ? "blocked" : started > 0 ? "running" : "waiting";
+
+export function countWorkers(core: Core) {
+  const workers = { connected: 0, disconnected: 0, draining: 0 };
+  const slots = { total: 0, free: 0 };
+  for (const { connected, draining, profile, free } of core.state.workers.values()) {
+    workers[connected ? "connected" : "disconnected"]++;
+    if (draining) workers.draining++;
+    if (!connected) continue;
+    slots.total += profile.total.slots;
+    if (profile.paused === undefined) slots.free += Math.max(0, free.slots ?? 0);
+  }
+  return { workers, slots };
+}
+
+export function countRequests(core: Core): { waiting: number; running: number } {
+  let waiting = 0;
+  for (const { forRequests, requests } of core.state.signatures.values()) if (forRequests) waiting += requests.size;
+  return { waiting, running: core.state.requests.size - waiting };
+}
+
+/**
+ * For how long the oldest task has waited that could be assigned; 0 if none waits. A job that is held or blocked begins to wait when that
+ * ends. Each call records that for open jobs, so it must be called often enough.
+ */
+export function oldestWait(core: Core, now: number): number {
+  let oldest = now;
+  for (const open of core.state.jobs.values()) {
+    const stage = openJobState(open);
+    if (stage === "held" || stage === "blocked") core.counters.setReadySince(open.id, now);
+    else if (open.ready > 0 || open.mayLease) oldest = Math.min(oldest, core.counters.readySince(open.job));
+  }
+  return Math.max(0, now - oldest);
+}
+
+// Statistics of services: how many requests were completed, how fast, at what rate. Bounded in size.
+
+/** Latencies that are kept for each service. */
+const WINDOW = 1024;
+const SECONDS = 60;
+/** Services that are remembered; the one used longest ago is dropped first. */
+const SERVICES = 1_000;
+
+interface ServiceStatsView {
+  readonly completed: number;
+  readonly failed: number;
+  /** Requests completed per second, over the last minute. */
+  readonly rate: number;
+  readonly latencyMs?: { readonly mean: number; readonly p50: number; readonly p99: number };
+}
+
+class ServiceCounters {
+  completed = 0;
+  failed = 0;
+  readonly times = new Float64Array(WINDOW);
+  readonly perSecond = new Uint32Array(SECONDS);
+  second = 0;
+
+  add(now: number, tookMs: number, failed: boolean): void {
+    this.advance(now);
+    if (failed) this.failed++;
+    this.times[this.completed++ % WINDOW] = tookMs;
+    const slot = this.second % SECONDS;
+    this.perSecond[slot] = (this.perSecond[slot] ?? 0) + 1;
+  }
+
+  /** Clears the seconds that are older than a minute. */
+  advance(now: number): void {
+    const second = Math.floor(now / 1000);
+    if (second - this.second >= SECONDS) this.perSecond.fill(0);
+    else for (let one = this.second + 1; one <= second; one++) this.perSecond[one % SECONDS] = 0;
+    this.second = Math.max(this.second, second);
+  }
+}
+
+export class ServiceStats {
+  /** The one used last comes last. */
+  readonly #services = new Map<string, ServiceCounters>();
+  #last: { readonly service: string; readonly pool: string; readonly counters: ServiceCounters } | undefined;
+
+  add(service: string, pool: string, now: number, tookMs: number, failed: boolean): void {
+    // Most requests are for the service of the one before.
+    const last = this.#last;
+    const same = last !== undefined && last.service === service && last.pool === pool;
+    (same ? last.counters : this.#moveToEnd(service, pool)).add(now, tookMs, failed);
+  }
+
+  #moveToEnd(service: string, pool: string): ServiceCounters {
+    const key = keyOf(service, pool);
+    const counters = this.#services.get(key) ?? new ServiceCounters();
+    this.#services.delete(key);
+    this.#services.set(key, counters);
+    this.#last = { service, pool, counters };
+    const [oldest] = this.#services.keys();
+    if (this.#services.size > SERVICES && oldest !== undefined) this.#services.delete(oldest);
+    return counters;
+  }
+
+  /** Services that had requests, with their pool. */
+  names(): { service: string; pool: string }[] {
+    return [...this.#services.keys()].map((key) => {
+      const [pool = "", service = ""] = key.split("\0");
+      return { service, pool };
+    });
+  }
+
+  of(service: string, pool: string, now: number): ServiceStatsView {
+    const counters = this.#services.get(keyOf(service, pool));
+    if (counters === undefined) return { completed: 0, failed: 0, rate: 0 };
+    counters.advance(now);
+    const { completed, failed } = counters;
+    const rate = counters.perSecond.reduce((sum, count) => sum + count, 0) / SECONDS;
+    const times = counters.times.slice(0, Math.min(completed, WINDOW)).sort();
+    const mean = times.reduce((sum, time) => sum + time, 0) / times.length;
+    const at = (part: number): number => times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0;
+    return { completed, failed, rate, latencyMs: { mean, p50: at(0.5), p99: at(0.99) } };
+  }
+}
+
+const keyOf = (service: string, pool: string): string => `${pool}\0${service}`;

@@ -8,8 +8,7 @@ import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Core } from "../core.js";
-import type { BrokerCounters, Histogram } from "./counters.js";
-import { countWork, countWorkers, oldestWait } from "./load.js";
+import { type BrokerCounters, countWork, countWorkers, type Histogram, oldestWait } from "./counters.js";
 
 /** The fields of a point: counts over its interval, then gauges at its end. */
 const COUNTER_FIELDS = ["succeeded", "failed", "cancelled", "assigned", "requestsCompleted", "requestsFailed"] as const;

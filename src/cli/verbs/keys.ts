@@ -6,7 +6,7 @@ import { isCurveKey, newCurveKeyPair } from "../../base/curve-key.js";
 import { badInput } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
-import { type KeyRing, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
+import { type KeyRing, readKeyRing, writeKeyRing } from "../../broker/access/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { printJson, printLines } from "../lib/print.js";
 import { suggestion } from "../lib/suggest.js";

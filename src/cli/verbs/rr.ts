@@ -86,7 +86,7 @@ async function run(program: Program, options: Options): Promise<number> {
     const settings = identity.length === 0 ? {} : { identities: identity };
     return (await import("./rr/programs.js")).runServerConsole({ bind, level, insecure, settings, data, script });
   }
-  const { readPeerKeys } = await import("../../broker/config/curve-keys.js");
+  const { readPeerKeys } = await import("../../broker/access/curve-keys.js");
   const consoleOptions = { url, level, script, curve: keys === undefined ? undefined : readPeerKeys(keys) };
   return program === "worker"
     ? (await import("./rr/programs.js")).runWorkerConsole(consoleOptions)

@@ -7,7 +7,7 @@ import { Command, Option } from "commander";
 import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { openPrivateDirectory } from "../../base/files/private-directory.js";
-import { readPeerKeys } from "../../broker/config/curve-keys.js";
+import { readPeerKeys } from "../../broker/access/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { joined } from "../../protocols/scale0/frames.js";
 import { Scale0Client } from "../../protocols/scale0/worker/client.js";

@@ -274,7 +274,7 @@ async function listenerSettings(options: ProtocolOptions, dir: string): Promise<
     ...(Object.keys(rrService).length === 0 ? {} : { services: rrService }),
     ...(rrTimeout === undefined ? {} : { requestTimeoutMs: rrTimeout }),
     ...(options.curve === true
-      ? { curve: (await import("../../broker/config/curve-keys.js")).readCurveKeys(dir) }
+      ? { curve: (await import("../../broker/access/curve-keys.js")).readCurveKeys(dir) }
       : {}),
   };
 }

@@ -9,8 +9,12 @@ import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import { endSocket } from "../../../base/connection-guard.js";
 import { asLaboroError } from "../../../base/errors.js";
-import type { ListenerContext, ListenerFactory } from "../../../broker/listeners/listener.js";
-import { openTcpListener, type TcpPeer } from "../../../broker/listeners/tcp.js";
+import {
+  type ListenerContext,
+  type ListenerFactory,
+  openTcpListener,
+  type TcpPeer,
+} from "../../../broker/listeners/listener.js";
 import { WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { Framer, MESSAGE_LIMIT } from "../codec.js";

@@ -4,7 +4,7 @@
  */
 import { now } from "../../../base/clock.js";
 import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
-import { type Role, roleAllows } from "../../../broker/access/roles.js";
+import { type Role, roleAllows } from "../../../broker/access/tokens.js";
 import type { Core } from "../../../broker/core.js";
 import type { Follow } from "../../../broker/follows.js";
 import { isPeer } from "../../../broker/group/peers.js";

@@ -8,7 +8,7 @@ import { endSocket } from "../../../base/connection-guard.js";
 import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { type Auth, isRefusal } from "../../../broker/access/auth.js";
-import { type Role, roleAllows } from "../../../broker/access/roles.js";
+import { type Role, roleAllows } from "../../../broker/access/tokens.js";
 import type { Core } from "../../../broker/core.js";
 import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-listener.js";
 import type { BrokerInfo } from "../../../broker/operations/operation.js";

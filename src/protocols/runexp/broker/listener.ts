@@ -6,13 +6,13 @@ import { randomBytes } from "node:crypto";
 import { badInput } from "../../../base/errors.js";
 import { keepLatest } from "../../../base/keep-latest.js";
 import type { Core } from "../../../broker/core.js";
-import type {
-  Listener,
-  ListenerAddress,
-  ListenerContext,
-  ListenerFactory,
+import {
+  type Listener,
+  type ListenerAddress,
+  type ListenerContext,
+  type ListenerFactory,
+  openTcpListener,
 } from "../../../broker/listeners/listener.js";
-import { openTcpListener } from "../../../broker/listeners/tcp.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP, GROUP_PATTERN } from "../messages.js";

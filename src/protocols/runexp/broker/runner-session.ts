@@ -7,7 +7,7 @@ import { now } from "../../../base/clock.js";
 import { endSocket } from "../../../base/connection-guard.js";
 import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
 import type { TracedConnection } from "../../../base/traced-connections.js";
-import type { TcpPeer } from "../../../broker/listeners/tcp.js";
+import type { TcpPeer } from "../../../broker/listeners/listener.js";
 import { displayName, fieldsOf, QUIET_MS, type RunexpMessage } from "../messages.js";
 import { IncomingResult } from "./incoming-result.js";
 import type { Manager, TaskHolder } from "./listener.js";

@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { asLaboroError, type ErrorCode } from "../../../../base/errors.js";
 import { type Auth, isRefusal } from "../../../../broker/access/auth.js";
-import { type RequiredRole, type Role, roleAllows } from "../../../../broker/access/roles.js";
+import { type RequiredRole, type Role, roleAllows } from "../../../../broker/access/tokens.js";
 import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { OPERATIONS, type OperationOutput, perform } from "../../../../broker/operations/index.js";
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
