@@ -8,22 +8,22 @@
  */
 import { availableParallelism, freemem, loadavg, totalmem } from "node:os";
 import { MAX_TIMER_MS } from "../base/clock.js";
+import { readConfig } from "../base/config-value.js";
 import type { LaboroError } from "../base/errors.js";
 import type { SessionId } from "../model/ids.js";
+import { readSettings, type Settings } from "../model/worker-settings.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
 import { HandlerMessages } from "./handler-messages.js";
-import { KnownBrokers } from "./known-brokers.js";
-import { KnownStore } from "./known-store.js";
+import { KnownBrokers, KnownStore } from "./known-brokers.js";
 import { IdleWatch } from "./lifetime.js";
-import { readPushedConfig } from "./pushed-config.js";
 import type { UnacknowledgedResult } from "./spool/result-spool.js";
 import { type WorkerDependencies, WorkerTasks } from "./worker-tasks.js";
 
-export interface AgentOptions {
+interface AgentOptions {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;
   readonly caFingerprint?: string;
@@ -49,7 +49,7 @@ export interface AgentOptions {
   readonly onStop: (now: boolean) => void;
 }
 
-export interface LeaveOptions {
+interface LeaveOptions {
   /** Let running tasks end by themselves, until they have to be stopped for all to end within the grace. */
   readonly finish: boolean;
   /** How long all of it may take; may be infinite. */
@@ -369,4 +369,20 @@ export class Agent {
         break;
     }
   }
+}
+
+/** The config that the operator keeps for this worker. The broker pushes it; it is added to the options of the worker's start. */
+interface PushedConfig {
+  readonly version: number;
+  readonly heartbeatMs?: number;
+  readonly settings: Settings;
+}
+
+/** Throws LABORO_BAD_INPUT for a config that laboro's broker does not send. Absent fields are allowed. */
+function readPushedConfig({ version, settings, heartbeatMs }: Readonly<Record<string, unknown>>): PushedConfig {
+  return {
+    version: typeof version === "number" ? version : 0,
+    ...(typeof heartbeatMs === "number" && heartbeatMs >= 1 ? { heartbeatMs } : {}),
+    settings: readSettings(readConfig(settings ?? {})),
+  };
 }

@@ -2,7 +2,7 @@
 
 import { LaboroError } from "../base/errors.js";
 import { ALL, neededOf, type Resources } from "../model/recipe.js";
-import type { GpuVariable } from "./detect.js";
+import type { GpuVariable } from "./machine.js";
 
 /** The slot in which a task runs. */
 export interface AcquiredSlot {
@@ -112,14 +112,14 @@ export class Capacity {
 // below 1 is a share of one device, whose rest other tasks may use. Of a need such as 1.5 the whole part is whole devices.
 
 /** Amounts are counted in millionths, as whole numbers: ten tasks of 0.1 fit into 1. */
-export const MILLIONTHS = 1_000_000;
-export const millionths = (amount: number): number => Math.round(amount * MILLIONTHS);
+const MILLIONTHS = 1_000_000;
+const millionths = (amount: number): number => Math.round(amount * MILLIONTHS);
 
 /** A resource with more is an amount, such as megabytes, and not a set of devices. */
 const MAX_DEVICES = 1024;
 
 /** How much is taken of each device, by device number, in millionths. */
-export type DeviceShare = ReadonlyMap<number, number>;
+type DeviceShare = ReadonlyMap<number, number>;
 
 export class Devices {
   /** As the environment of tasks names them: `0`, `1`, or the names in this worker's own CUDA_VISIBLE_DEVICES. */
@@ -203,5 +203,5 @@ function visibleDevices(amount: number, variable: GpuVariable, env: NodeJS.Proce
 }
 
 /** `LABORO_RESOURCE_GPU` */
-export const envVariableOf = (resource: string): string =>
+const envVariableOf = (resource: string): string =>
   `LABORO_RESOURCE_${resource.toUpperCase().replaceAll(/[^A-Z0-9]/g, "_")}`;

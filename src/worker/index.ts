@@ -13,17 +13,23 @@ import type { TaskDefinition, TaskFunction, TaskHandler } from "../model/task-de
 import { addressesOf, type InProcessBroker, isInProcess } from "../protocols/laboro/broker-address.js";
 import { NAME_LIMIT } from "../protocols/laboro/codec-fields.js";
 import { Agent } from "./agent.js";
-import { BlockWatch } from "./block-watch.js";
 import { Capacity } from "./capacity.js";
-import { detectResources } from "./detect.js";
 import { JobFiles } from "./job-files.js";
 import { Lifetime } from "./lifetime.js";
-import { MemoryWatch, mebibytes } from "./memory.js";
+import { detectResources, MemoryWatch, mebibytes } from "./machine.js";
 import { openSlots } from "./processes/index.js";
 import { openPrograms, type ServiceProgram } from "./programs/index.js";
 import { ObjectPool } from "./programs/object-pool.js";
-import { type CallHandler, type Handler, isTaskHandler, type Service, Services, typedService } from "./services.js";
-import { indexPath, spooledOutputs } from "./spool/output-index.js";
+import {
+  BlockWatch,
+  type CallHandler,
+  type Handler,
+  isTaskHandler,
+  type Service,
+  Services,
+  typedService,
+} from "./services.js";
+import { indexPath, spooledOutputs } from "./spool/block.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
 import { TaskFolders } from "./task-folders.js";

@@ -80,7 +80,7 @@ export class IdleWatch {
  */
 const RETURN_INTERVAL_MS = 1_000;
 
-export interface LifetimeFilterOptions {
+interface LifetimeFilterOptions {
   readonly lifetime: Lifetime;
   /** Its time request, or else its time limit. */
   readonly timeNeeded: (job: JobId) => number | undefined;

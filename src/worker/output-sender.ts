@@ -8,9 +8,14 @@
  */
 import { join } from "node:path";
 import { type OutputStream, SMALL_OUTPUT, SMALL_OUTPUT_MS, type SmallOutput } from "../model/outcome.js";
-import type { FromWorker, ResumedTask, TakenOutput, TaskRef } from "../protocols/laboro/messages.js";
-import { RelayBuffer } from "./relay-buffer.js";
-import { OutputBuffer, type OutputBufferSettings } from "./spool/output-buffer.js";
+import {
+  type FromWorker,
+  OUTPUT_CHUNK,
+  type ResumedTask,
+  type TakenOutput,
+  type TaskRef,
+} from "../protocols/laboro/messages.js";
+import { OutputBuffer, type OutputBufferSettings, type UnsentOutput } from "./spool/output-buffer.js";
 
 export const attemptKey = ({ job, index, attempt }: TaskRef): string => `${job}.${index}.${attempt}`;
 
@@ -29,7 +34,7 @@ interface Relay {
 }
 
 /** The pipes of a task. */
-export interface OutputSource {
+interface OutputSource {
   pause(): void;
   resume(): void;
 }
@@ -47,7 +52,7 @@ export interface AttemptOutput {
   pending: PendingOutput | undefined;
 }
 
-export interface OutputSenderOptions {
+interface OutputSenderOptions {
   readonly directory: string;
   readonly now: () => number;
   readonly onLost: NonNullable<OutputBufferSettings["onLost"]>;
@@ -306,3 +311,60 @@ export class OutputSender {
 /** Held output is never more than the part of the cap that is sent as it comes. */
 const hasRoom = ({ size, cap, parts }: AttemptOutput, more: number): boolean =>
   size + more <= Math.min(SMALL_OUTPUT, cap / 2) && parts.length < MAX_PARTS;
+
+/** Bytes of one task that may be sent and not yet taken. */
+const WINDOW = 1024 * 1024;
+
+/**
+ * Output that is not kept, on its way to the clients that follow the job. Holds what they have not taken yet, in memory, so that it
+ * can be sent again after a reconnect. It never refuses a write: while it is full, its owner stops reading the task's pipes.
+ */
+class RelayBuffer {
+  readonly #chunks: UnsentOutput[] = [];
+  #bytes = 0;
+  /** How many of the chunks are sent, and their bytes. */
+  #sent = 0;
+  #sentBytes = 0;
+
+  get empty(): boolean {
+    return this.#chunks.length === 0;
+  }
+
+  get full(): boolean {
+    return this.#bytes >= WINDOW;
+  }
+
+  write(stream: OutputStream, offset: number, bytes: Uint8Array): void {
+    for (let at = 0; at < bytes.length; at += OUTPUT_CHUNK) {
+      this.#chunks.push({ stream, offset: offset + at, bytes: bytes.subarray(at, at + OUTPUT_CHUNK) });
+    }
+    this.#bytes += bytes.length;
+  }
+
+  /** The next chunk to send; undefined while there is none, or the window is full. */
+  next(): UnsentOutput | undefined {
+    const chunk = this.#chunks[this.#sent];
+    if (chunk === undefined || this.#sentBytes >= WINDOW) return undefined;
+    this.#sent++;
+    this.#sentBytes += chunk.bytes.length;
+    return chunk;
+  }
+
+  /** Everything before this offset was taken. */
+  markTaken(end: number): void {
+    for (let first = this.#chunks[0]; first !== undefined; first = this.#chunks[0]) {
+      if (first.offset + first.bytes.length > end) return;
+      this.#chunks.shift();
+      this.#bytes -= first.bytes.length;
+      if (this.#sent === 0) continue;
+      this.#sent--;
+      this.#sentBytes -= first.bytes.length;
+    }
+  }
+
+  /** A new connection: all that was not taken is sent again. */
+  rewind(): void {
+    this.#sent = 0;
+    this.#sentBytes = 0;
+  }
+}

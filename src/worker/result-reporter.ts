@@ -154,12 +154,12 @@ const clamp = (ms: number): number => Math.min(Math.max(ms, MIN_USUAL_MS), MAX_U
 /** One spooled result as bytes: the end of the attempt, and its output where that is small. */
 const packr = new Packr({ useRecords: false, variableMapSize: true });
 
-export function encodeResult(done: DoneTask, packed: Uint8Array | undefined): Uint8Array {
+function encodeResult(done: DoneTask, packed: Uint8Array | undefined): Uint8Array {
   return packr.pack(packed === undefined ? { done } : { done, packed });
 }
 
 /** Undefined if the bytes are not such a result. Their checksum was right, so another version wrote them. */
-export function decodeResult(bytes: Uint8Array): { done: DoneTask; packed?: Uint8Array } | undefined {
+function decodeResult(bytes: Uint8Array): { done: DoneTask; packed?: Uint8Array } | undefined {
   const entry = packr.unpack(bytes) as { done?: Partial<DoneTask>; packed?: Uint8Array } | null;
   const { job, index, attempt, started, ended, outputBytes } = entry?.done ?? {};
   const whole = [job, index, attempt, started, ended, outputBytes].every((value) => typeof value === "number");

@@ -1,5 +1,5 @@
 /** Runs one task of any recipe and reports its outcome. */
-
+import { MAX_TIMER_MS } from "../base/clock.js";
 import { asLaboroError, badInput } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
@@ -8,9 +8,7 @@ import { type ProcessRecipe, type Recipe, withEntry } from "../model/recipe.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot } from "./capacity.js";
-import type { JobFiles } from "./job-files.js";
-import { LogFile } from "./log-file.js";
-import { MedianLimits, type RunningLimit } from "./median-limits.js";
+import { type JobFiles, LogFile } from "./job-files.js";
 import type { Slots } from "./processes/index.js";
 import { type CallPort, type ResultsPage, ServiceCall, type ServiceReply, type Services } from "./services.js";
 import type { FileParts, TaskFolders } from "./task-folders.js";
@@ -19,7 +17,7 @@ import type { PrefetchedTask } from "./task-tracker.js";
 /** The outcome without the length of the output, which the receiver of the output knows. */
 export type RunEnd = Omit<Outcome, "outputBytes">;
 
-export interface RunSink {
+interface RunSink {
   output(stream: OutputStream, bytes: Uint8Array): void;
   /** How far a handler is, as JSON. */
   progress(value: string): void;
@@ -49,7 +47,7 @@ const NO_PROCESS = { pause: () => {}, resume: () => {} };
 /** Reads results of the job `of`, for a task of `job`, which came after it. */
 export type FetchResults = (job: JobId, of: number, from: number, limit?: 1) => Promise<ResultsPage>;
 
-export interface TaskRunnerDependencies {
+interface TaskRunnerDependencies {
   readonly slots: Slots;
   readonly files: JobFiles;
   readonly services: Services;
@@ -282,4 +280,74 @@ export class TaskRunner {
 function bodyOf(task: PrefetchedTask, body: Uint8Array | undefined): Uint8Array {
   if (task.entry === undefined) return body ?? new Uint8Array(0);
   return typeof task.entry === "string" ? Buffer.from(task.entry) : task.entry;
+}
+
+// Time limits in percent of the median of a job's tasks that have succeeded here. There is none before three have. A task's limit is that
+// of the median when its time is up, not when it started.
+
+interface RunningLimit {
+  /** `ms`: how long it took, if it succeeded. */
+  end(ms: number | undefined): void;
+}
+
+interface JobDurations {
+  /** Sorted. */
+  readonly durations: number[];
+  readonly running: Set<() => void>;
+}
+
+const MIN_SUCCEEDED = 3;
+const MAX_DURATIONS = 1_001;
+/** Of jobs without running tasks, the last ones are remembered. */
+const MAX_JOBS = 100;
+
+class MedianLimits {
+  readonly #jobs = new Map<JobId, JobDurations>();
+
+  /** `stop` is called when the time of the task is up. */
+  begin(id: JobId, percent: number, stop: () => void): RunningLimit {
+    const job = this.#jobs.get(id) ?? { durations: [], running: new Set() };
+    this.#jobs.delete(id);
+    this.#jobs.set(id, job);
+    this.#forgetOld();
+    const { durations, running } = job;
+    const started = performance.now();
+    let timer: NodeJS.Timeout | undefined;
+    const check = (): void => {
+      clearTimeout(timer);
+      const median = durations[durations.length >> 1];
+      if (median === undefined || durations.length < MIN_SUCCEEDED) return;
+      const left = started + (median * percent) / 100 - performance.now();
+      if (left > 0) timer = setTimeout(check, Math.min(Math.ceil(left), MAX_TIMER_MS));
+      else stop();
+    };
+    running.add(check);
+    check();
+    return {
+      end: (ms) => {
+        clearTimeout(timer);
+        running.delete(check);
+        if (ms === undefined) return;
+        insert(durations, ms);
+        // Those that began before there was a median.
+        if (durations.length === MIN_SUCCEEDED) for (const other of running) other();
+      },
+    };
+  }
+
+  #forgetOld(): void {
+    for (const [id, { running }] of this.#jobs) {
+      if (this.#jobs.size <= MAX_JOBS) return;
+      if (running.size === 0) this.#jobs.delete(id);
+    }
+  }
+}
+
+/** Without the first and the last, the median is the same. */
+function insert(sorted: number[], ms: number): void {
+  const at = sorted.findIndex((other) => other > ms);
+  sorted.splice(at < 0 ? sorted.length : at, 0, ms);
+  if (sorted.length <= MAX_DURATIONS) return;
+  sorted.shift();
+  sorted.pop();
 }

@@ -19,7 +19,7 @@ export interface PrefetchedTask extends TaskRef {
   readonly entry?: Bytes;
 }
 
-export interface DoneBatch {
+interface DoneBatch {
   readonly seq: number;
   readonly tasks: readonly DoneTask[];
 }

@@ -22,7 +22,7 @@ import type { HandlerMessages } from "./handler-messages.js";
 import type { JobFiles } from "./job-files.js";
 import type { Lifetime } from "./lifetime.js";
 import { LifetimeFilter } from "./lifetime.js";
-import type { MemoryWatch } from "./memory.js";
+import type { MemoryWatch } from "./machine.js";
 import { type AttemptOutput, attemptKey, OutputSender } from "./output-sender.js";
 import type { Slots } from "./processes/index.js";
 import { ResultReporter } from "./result-reporter.js";

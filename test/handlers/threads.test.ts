@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { bytes, defineTask, type TaskFailed } from "../../src/entries/client.js";
 import type { ThreadOptions, Worker, WorkerOptions } from "../../src/entries/worker.js";
-import { ownBytes } from "../../src/worker/threads/messages.js";
+import { ownBytes } from "../../src/worker/threads/index.js";
 import { openShop, resultsOf, type Shop } from "../client/shop.js";
 import { until } from "../support/wait.js";
 

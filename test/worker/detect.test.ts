@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Capacity } from "../../src/worker/capacity.js";
-import { detectResources } from "../../src/worker/detect.js";
+import { detectResources } from "../../src/worker/machine.js";
 import { openShop } from "../client/shop.js";
 import { until } from "../support/wait.js";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { FRAMINGS, type FramingName } from "../../src/worker/programs/framing.js";
+import { FRAMINGS, type FramingName } from "../../src/worker/programs/persistent-process.js";
 
 const LIMIT = 1_000;
 

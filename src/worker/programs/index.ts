@@ -6,9 +6,8 @@ import type { Log } from "../../base/log.js";
 import { REPLY_LIMIT } from "../calls.js";
 import { openSlots, type SlotShell, type Slots } from "../processes/index.js";
 import type { Answer } from "../services.js";
-import { FRAMINGS, type FramingName } from "./framing.js";
 import { ObjectPool } from "./object-pool.js";
-import { describeEnd, PersistentProcess, StderrTail } from "./persistent-process.js";
+import { describeEnd, FRAMINGS, type FramingName, PersistentProcess, StderrTail } from "./persistent-process.js";
 
 /** Started for each call (`once`), or persistent, with one of the framings. */
 export type ServiceMode = "once" | FramingName;
@@ -23,7 +22,7 @@ export interface ServiceProgram {
   readonly mode?: ServiceMode;
 }
 
-export interface ProgramsOptions {
+interface ProgramsOptions {
   /** Concurrent calls over all services; the maximum of processes of a persistent program. */
   readonly count: number;
   /** Holds the bodies of active calls. Created here, and removed at the end. */
@@ -114,9 +113,9 @@ function persistentProgram(
  * A program that is started for each call: the body is its standard input, its standard output is the reply. It runs in slot
  * shells as tasks do, but not in the shells of tasks: the broker counts slots, it does not know which shell is busy.
  */
-export type ProgramHandler = (body: Uint8Array, call: { readonly signal: AbortSignal }) => Promise<Answer>;
+type ProgramHandler = (body: Uint8Array, call: { readonly signal: AbortSignal }) => Promise<Answer>;
 
-export interface OneShotOptions {
+interface OneShotOptions {
   readonly service: string;
   readonly command: string;
   readonly shells: ObjectPool<SlotShell>;
@@ -127,7 +126,7 @@ export interface OneShotOptions {
 
 let files = 0;
 
-export function oneShot(options: OneShotOptions): ProgramHandler {
+function oneShot(options: OneShotOptions): ProgramHandler {
   return async (body, { signal }) => {
     const shell = await options.shells.acquire(signal);
     const file = body.length === 0 ? undefined : join(options.dir, `body${++files}`);

@@ -16,7 +16,7 @@ import { Block, slotBytes } from "./block.js";
 /** Every record is built here and written at once, so that a task with much output leaves nothing to collect. */
 const draft = Buffer.allocUnsafeSlow(slotBytes(64 * 1024));
 
-export class SpillFile {
+class SpillFile {
   readonly path: string;
   readonly #slotBytes: number;
   readonly #free: number[] = [];
@@ -102,7 +102,7 @@ export interface SharedMemory {
   free: number;
 }
 
-export interface BlockStoreSettings {
+interface BlockStoreSettings {
   readonly path: string;
   readonly blockBytes: number;
   /** Bytes of sealed blocks in memory. */

@@ -1,18 +1,21 @@
 /**
- * A range of an attempt's output as the worker buffers it: bytes in order of arrival, and the runs that record which stream
+ * The output of an attempt as bytes in memory and on disk: its blocks, and what another process needs to deliver them.
+ *
+ * A block is a range of the output as the worker buffers it: bytes in order of arrival, and the runs that record which stream
  * they came from. Writes of one stream that follow each other share a run. A block is open while it takes bytes, and is
  * sealed when it is full of bytes or of runs; then it can be written to a slot of the spill file.
  *
  * In a slot it is one checksummed record: start and number of runs, each run (length * 2 + stream), all as varints, then the
  * bytes.
  */
-
-import { LaboroError } from "../../base/errors.js";
-import { RECORD_HEADER, writeRecordHeader } from "../../base/files/records.js";
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { encodeRecords, RECORD_HEADER, scanRecords, writeRecordHeader } from "../../base/files/records.js";
 import { encodeVarints, VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 import type { OutputStream } from "../../model/outcome.js";
 
-export const MAX_RUNS = 4096;
+const MAX_RUNS = 4096;
 const FIRST_BYTES = 256;
 const NONE = Buffer.alloc(0);
 
@@ -121,13 +124,14 @@ export class Block {
  * block as its size and its record.
  */
 
-export interface PackedOutput {
+interface PackedOutput {
   readonly cap: number;
   readonly end: number;
   readonly lost: number;
   readonly blocks: readonly Block[];
 }
 
+/** Of packed outputs and of indexes. */
 const FORMAT_VERSION = 1;
 
 export function packOutput(output: PackedOutput): Uint8Array {
@@ -156,4 +160,78 @@ export function unpackOutput(bytes: Uint8Array): PackedOutput {
     numbers.at += size;
   }
   return { cap, end, lost, blocks };
+}
+
+// What a new worker process needs to deliver an ended attempt's output: its length, which part of it is kept, and in which
+// slots of the spill file. It is the file `<path>.index` beside the spill file, one checksummed record of varints, written
+// whole or not at all. A spill file without an index belonged to a task that died with its worker.
+
+interface OutputIndex {
+  readonly cap: number;
+  readonly blockBytes: number;
+  /** How much the task wrote. */
+  readonly end: number;
+  /** Bytes that could not be written to disk. */
+  readonly lost: number;
+  readonly blocks: readonly { readonly slot: number; readonly start: number; readonly end: number }[];
+}
+
+const SUFFIX = ".index";
+
+export const indexPath = (path: string): string => path + SUFFIX;
+
+export function encodeIndex(index: OutputIndex): Buffer {
+  const numbers = [FORMAT_VERSION, index.cap, index.blockBytes, index.end, index.lost];
+  for (const { slot, start, end } of index.blocks) numbers.push(slot, start, end - start);
+  return encodeRecords([encodeVarints(numbers)]);
+}
+
+function decodeIndex(payload: Uint8Array): OutputIndex {
+  const numbers = new VarintReader(payload);
+  const version = numbers.next();
+  if (version !== FORMAT_VERSION) {
+    throw new LaboroError("LABORO_DATA_NEWER", `spooled output has the unknown format version ${version}`);
+  }
+  const [cap, blockBytes, end, lost] = [numbers.next(), numbers.next(), numbers.next(), numbers.next()];
+  const blocks: { slot: number; start: number; end: number }[] = [];
+  while (!numbers.done) {
+    const [slot, start, length] = [numbers.next(), numbers.next(), numbers.next()];
+    blocks.push({ slot, start, end: start + length });
+  }
+  return { cap, blockBytes, end, lost, blocks };
+}
+
+/** The index of this spill file; undefined if there is none. */
+export function readIndex(path: string): OutputIndex | undefined {
+  let fd: number;
+  try {
+    fd = fs.openSync(indexPath(path), "r");
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return undefined;
+    throw new LaboroError("LABORO_DATA_UNUSABLE", `cannot open ${indexPath(path)}`, { cause });
+  }
+  try {
+    let index: OutputIndex | undefined;
+    scanRecords(fd, {
+      record: (_at, payload) => {
+        index = decodeIndex(payload);
+        return false;
+      },
+    });
+    if (index === undefined) throw new LaboroError("LABORO_DATA_CORRUPT", `${indexPath(path)} holds no good record`);
+    return index;
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+/** The names of the spooled outputs in this directory. Removes files of attempts that never ended. */
+export function spooledOutputs(directory: string): string[] {
+  const names = new Set(fs.readdirSync(directory));
+  const spooled: string[] = [];
+  for (const name of names) {
+    if (name.endsWith(SUFFIX)) spooled.push(name.slice(0, -SUFFIX.length));
+    else if (!names.has(indexPath(name))) fs.rmSync(join(directory, name), { force: true });
+  }
+  return spooled;
 }

@@ -18,9 +18,8 @@ import { dirname } from "node:path";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { writeFailure } from "../../base/files/durable.js";
 import type { OutputStream } from "../../model/outcome.js";
-import { Block, packOutput, unpackOutput } from "./block.js";
+import { Block, encodeIndex, indexPath, packOutput, readIndex, unpackOutput } from "./block.js";
 import { BlockStore, type SharedMemory } from "./block-store.js";
-import { encodeIndex, indexPath, readIndex } from "./output-index.js";
 
 export interface OutputBufferSettings {
   /** The spill file, made when needed: a name of its own for each attempt. */

@@ -20,7 +20,7 @@ import { LaboroError } from "../../base/errors.js";
 import { syncDirectory, writeFailure } from "../../base/files/durable.js";
 import { encodeBatch, entrySize, readSpool, type SpoolDamage, type SpoolEntry } from "./spool-format.js";
 
-export interface ResultSpoolSettings {
+interface ResultSpoolSettings {
   /** How long after a failed write it is retried. */
   readonly retryMs?: number;
   /** A file smaller than this is not rewritten. */

@@ -11,7 +11,7 @@ import { LaboroError } from "../../base/errors.js";
 import { RECORD_HEADER, scanRecords, writeRecordHeader } from "../../base/files/records.js";
 import { encodeVarints, VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 
-export interface SpooledResult {
+interface SpooledResult {
   readonly number: number;
   readonly key: string;
   readonly payload: Uint8Array;
@@ -75,7 +75,7 @@ function decodeEntry(payload: Buffer): SpooledResult {
   return { number, key: payload.toString("utf8", numbers.at, from), payload: new Uint8Array(payload.subarray(from)) };
 }
 
-export interface SpoolContents {
+interface SpoolContents {
   /** What was not acknowledged, oldest first. */
   readonly results: SpooledResult[];
   readonly damage: SpoolDamage[];

@@ -1,9 +1,10 @@
 /** Runs in a thread: loads a module with handlers, and calls them one at a time. */
 import { parentPort, workerData } from "node:worker_threads";
+import { MAX_TIMER_MS } from "../../base/clock.js";
 import { badInput } from "../../base/errors.js";
 import { errorFrom } from "../../model/handler-errors.js";
 import { type CallPort, isTaskHandler, type ResultsPage, ServiceCall, Services, typedService } from "../services.js";
-import { type FromThread, MAX_UNREAD, ownBytes, type ThreadData, type ToThread } from "./messages.js";
+import { type FromThread, MAX_UNREAD, ownBytes, type ThreadData, type ToThread } from "./index.js";
 
 const { module, unread } = workerData as ThreadData;
 const unreadCount = new Int32Array(unread);
@@ -41,7 +42,7 @@ function receive(message: ToThread): void {
       return;
     case "abort":
       // The worker ends the thread past the grace.
-      if (current?.id === message.id) current.call.abort(2 ** 31 - 1);
+      if (current?.id === message.id) current.call.abort(MAX_TIMER_MS);
       return;
     case "page":
       queries.get(message.query)?.(message.page);

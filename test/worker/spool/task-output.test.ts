@@ -3,8 +3,8 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { OutputStream } from "../../../src/model/outcome.js";
+import { spooledOutputs } from "../../../src/worker/spool/block.js";
 import { OutputBuffer, type UnsentOutput } from "../../../src/worker/spool/output-buffer.js";
-import { spooledOutputs } from "../../../src/worker/spool/output-index.js";
 import { fill, NO_MOUNT, scratch, smallDisk } from "../../files/scratch.js";
 import { cpuMs } from "../../support/cpu.js";
 

@@ -10,7 +10,7 @@
  */
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import { LogFile } from "../../../worker/log-file.js";
+import { LogFile } from "../../../worker/job-files.js";
 import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../worker/processes/index.js";
 import {
   ALL_TASKS,

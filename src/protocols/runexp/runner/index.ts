@@ -8,7 +8,7 @@
  */
 import { now } from "../../../base/clock.js";
 import { type Log, SILENT } from "../../../base/log.js";
-import { MemoryWatch } from "../../../worker/memory.js";
+import { MemoryWatch } from "../../../worker/machine.js";
 import { DEFAULT_GROUP, displayName, type RunexpMessage } from "../messages.js";
 import type { Job } from "./client-state-machine.js";
 import { JobProcesses } from "./job-process.js";
