@@ -44,6 +44,16 @@ describe("laboro logs", () => {
     expect((await shop.laboro(["logs", "1"])).stdout).toBe("a\nb");
   });
 
+  it("of several tasks is byte for byte what they wrote; followed or with a tag, it is whole lines", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await (await shop.client.submit({ recipe: sh("printf $LABORO_TASK"), count: 2 })).wait();
+    const stdout = async (...words: string[]): Promise<string> => (await shop.laboro(["logs", "1", ...words])).stdout;
+    expect(await stdout()).toBe("12");
+    expect(await stdout("--tag")).toBe("1.1\t1\n1.2\t2\n");
+    expect(await stdout("-f")).toBe("1\n2\n");
+  });
+
   it("marks what the cap left out", async () => {
     const shop = await openCliShop();
     shop.worker();
@@ -97,6 +107,21 @@ describe("laboro logs", () => {
       started: (_, said) => void until("it comes", () => said().length > 0).then(() => job.cancel()),
     });
     expect(stdout).toBe("half a line");
+  });
+
+  it("follows each attempt to its end, one after the other", async () => {
+    const shop = await openCliShop({ settings: { retryBackoffMs: 20 } });
+    const large = "seq 1 3000; sleep 0.2; seq 1 300000";
+    const line = `echo begin $LABORO_ATTEMPT; ${large}; echo end $LABORO_ATTEMPT; test $LABORO_ATTEMPT = 3`;
+    await shop.client.submit({ recipe: sh(line), retries: 2 });
+    const followed = shop.laboro(["logs", "-f", "last"]);
+    shop.worker();
+    const { code, stdout } = await followed;
+    expect([code, stdout.match(/^(begin|end).*$/gm)]).toEqual([
+      0,
+      ["begin 1", "end 1", "begin 2", "end 2", "begin 3", "end 3"],
+    ]);
+    expect(stdout.split("\n")).toHaveLength(3 * 303_002 + 1);
   });
 
   it("of some tasks ends when these have ended", async () => {

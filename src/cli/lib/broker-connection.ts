@@ -10,7 +10,6 @@ import { join, relative, resolve } from "node:path";
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { isLocalData, localData } from "../../base/files/local-data.js";
-import type { OperationInput, OperationName, OperationOutput } from "../../broker/operations/index.js";
 import { type Client, connect } from "../../client/client.js";
 import { dataDirectory, findBroker, isBrokerConfigured } from "../../client/find-broker.js";
 import type { FollowOptions } from "../../client/follow.js";
@@ -191,18 +190,13 @@ export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): P
 const isTransient = (cause: unknown): boolean =>
   cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
 
-/** Repeats a read-only operation while the broker is disconnected, until `signal` is aborted. */
-export async function askWithRetry<Name extends OperationName>(
-  client: Client,
-  operation: Name,
-  input: OperationInput<Name>,
-  signal?: AbortSignal,
-): Promise<OperationOutput<Name>> {
+/** Repeats a read-only operation while the broker is disconnected. */
+export async function repeatWhileGone<T>(client: Client, act: (client: Client) => Promise<T>): Promise<T> {
   for (let reported = false; ; reported = true) {
     try {
-      return await client.ask(operation, input);
+      return await act(client);
     } catch (cause) {
-      if (!isTransient(cause) || client.closed || signal?.aborted === true) throw cause;
+      if (!isTransient(cause) || client.closed) throw cause;
       if (!reported) printNotice("the broker disconnected; waiting for it to come back");
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }

@@ -4,7 +4,6 @@ import { constants } from "node:os";
 import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import type { Bytes } from "../../model/recipe.js";
-import { entryLabel } from "./batch/output-printer.js";
 import { formatDuration } from "./option-parsers.js";
 import { escapeControls } from "./terminal/terminal.js";
 import type { JobView, TaskView } from "./views.js";
@@ -45,6 +44,10 @@ export function taskLabel(number: number, entry: Bytes | undefined): string {
   const text = escapeControls(entryLabel(entry));
   return `${number} (${text.length > MAX_ENTRY ? `${text.slice(0, MAX_ENTRY - 1)}…` : text})`;
 }
+
+/** An entry as a tag of a line. */
+export const entryLabel = (entry: Bytes): string =>
+  (typeof entry === "string" ? entry : Buffer.from(entry).toString()).replace(/[\t\n\r]/g, " ");
 
 export async function entryOf(client: Client, job: JobView, index: number): Promise<Bytes | undefined> {
   if (!job.hasEntries) return undefined;

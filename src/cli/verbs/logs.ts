@@ -1,23 +1,26 @@
 /** `laboro logs`: the output of tasks. */
 import { Command, Option } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
+import { formatSize } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { contains, countOf, difference, type Ranges, sizeOf } from "../../model/ranges.js";
-import { addBrokerOptions, type BrokerChoice, followWithRetry, withBroker } from "../lib/broker-connection.js";
+import { taskNumber } from "../../model/task-numbers.js";
+import {
+  addBrokerOptions,
+  type BrokerChoice,
+  followWithRetry,
+  repeatWhileGone,
+  withBroker,
+} from "../lib/broker-connection.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
+import { bytesToJson, printNotice } from "../lib/print.js";
 import { selectJobs } from "../lib/select-jobs.js";
 import { indicesOf, parseSelector } from "../lib/selectors.js";
-import type { JobView } from "../lib/views.js";
-import {
-  endedTasks,
-  type PrintOptions,
-  printLive,
-  printStored,
-  runningTasks,
-  type TaskAttempt,
-  TaskPrinter,
-} from "./logs/task-output.js";
+import type { TaskAttempt } from "../lib/task-output/attempt-output.js";
+import { OutputPrinter } from "../lib/task-output/output-printer.js";
+import { LineOutput, OutputWriter, type TaskWriter } from "../lib/task-output/output-writer.js";
+import { type JobView, pages } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
   readonly follow?: boolean;
@@ -32,7 +35,8 @@ export function logs(): Command {
   const command = new Command("logs")
     .description(
       "Print the output of tasks, in the order of the tasks: their standard output to standard output, their standard error " +
-        "to standard error. A line on standard error reports output that was cut by --output-cap.",
+        "to standard error, byte for byte; with --tag, and with --follow of several tasks, in whole lines. A line on standard " +
+        "error reports output that was cut by --output-cap.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.1-9")
     .option("-f, --follow", "print new output as it comes, until the tasks have ended")
@@ -54,7 +58,8 @@ export function logs(): Command {
 
 async function run(text: string, options: Options): Promise<void> {
   const { jobs: selector, tasks } = parseSelector(text);
-  if (options.follow === true && options.attempt !== undefined) {
+  const { follow = false, raw = false, attempt } = options;
+  if (follow && attempt !== undefined) {
     throw badInput("--attempt cannot be used with --follow, which shows each attempt as it comes");
   }
   await withBroker(options, async (client) => {
@@ -63,30 +68,58 @@ async function run(text: string, options: Options): Promise<void> {
     const wanted = tasks && only && indicesOf(only, tasks);
     const several =
       jobs.length > 1 || (wanted === undefined ? jobs.some(({ count }) => count > 1) : countOf(wanted) > 1);
-    const { stream } = options;
-    const print: PrintOptions = {
-      tag: options.tag === true,
-      multipleTasks: several,
-      json: options.json === true,
-      raw: options.raw === true,
-      ...(stream && { stream }),
-    };
-    if (options.follow === true)
-      await Promise.all(jobs.map((job) => new JobFollower(client, job, wanted, print).run()));
-    else for (const job of jobs) await printJob(client, job, wanted, print, options.attempt);
+    const writer = new OutputWriter({ raw });
+    const printerOf = (job: JobView): OutputPrinter => printerFor(client, job, writer, options, follow && several);
+    if (follow) await Promise.all(jobs.map((job) => followJob(client, job, wanted, printerOf(job))));
+    else for (const job of jobs) await printJob(client, job, wanted, printerOf(job), attempt);
+    writer.endLine();
   });
 }
+
+/** `mixed`: output of several tasks is printed as it comes, so it is written in whole lines. */
+function printerFor(
+  client: Client,
+  job: JobView,
+  writer: OutputWriter,
+  { tag = false, json = false, stream, follow = false }: Options,
+  mixed: boolean,
+): OutputPrinter {
+  const nameOf = (index: number): string => `${job.id}.${taskNumber(job, index)}`;
+  const printJson = (line: object): Promise<void> => writer.write("stdout", Buffer.from(`${JSON.stringify(line)}\n`));
+  const jsonWriter = (index: number): TaskWriter => ({
+    stopped: false,
+    write: (from, bytes, offset) => printJson({ task: nameOf(index), stream: from, offset, bytes: bytesToJson(bytes) }),
+  });
+  const lines = (index: number): TaskWriter => new LineOutput(writer, tag ? `${nameOf(index)}\t` : "");
+  return new OutputPrinter({
+    ...{ job: job.id, writer, stream, live: follow },
+    withRetry: (act) => repeatWhileGone(client, act),
+    writerOf: json ? jsonWriter : tag || mixed ? lines : () => writer,
+    onGap: (index, offset, missing) => {
+      if (json) void printJson({ task: nameOf(index), offset, missing });
+      else printNotice(`[${nameOf(index)}: ${formatSize(missing)} of output were not kept here, see --output-cap]`);
+    },
+  });
+}
+
+/** Tasks that are printed together. */
+const PAGE = 1_000;
 
 /** Prints the output that exists now, of ended and running tasks, in order of index. */
 async function printJob(
   client: Client,
   { id }: JobView,
   wanted: Ranges | undefined,
-  print: PrintOptions,
+  printer: OutputPrinter,
   attempt: number | undefined,
 ): Promise<void> {
-  const printerOf = ({ number }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${number}`, print);
-  await printStored(client, id, attempts(client, id, wanted, attempt), printerOf);
+  let page: TaskAttempt[] = [];
+  for await (const task of attempts(client, id, wanted, attempt)) {
+    if (page.push(task) < PAGE) continue;
+    await printer.add(page);
+    page = [];
+  }
+  await printer.add(page);
 }
 
 /** The last attempt of each task, or the requested one of the tasks that have it. */
@@ -98,19 +131,16 @@ async function* attempts(
 ): AsyncGenerator<TaskAttempt> {
   let found = attempt === undefined;
   for await (const task of tasksInOrder(client, job, wanted)) {
-    if (attempt === undefined) yield task;
-    else if (attempt <= task.attempt) {
-      found = true;
-      yield { ...task, attempt };
-    }
+    if (attempt === undefined || attempt === task.attempt) yield task;
+    else if (attempt < task.attempt) yield { index: task.index, attempt };
+    found ||= attempt === undefined || attempt <= task.attempt;
   }
   if (found || attempt === undefined) return;
   const [only] = wanted ?? [];
   if (only === undefined || only.first < only.last)
     throw new LaboroError("LABORO_NO_SUCH_TASK", `no task of job ${job} has had attempt ${attempt}`);
   // A waiting task is in neither list. The broker refuses an attempt that does not exist.
-  const { number } = await client.ask("task", { job, index: only.first });
-  yield { index: only.first, number, attempt };
+  yield { index: only.first, attempt };
 }
 
 async function* tasksInOrder(client: Client, job: number, wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {
@@ -127,77 +157,45 @@ async function* tasksInOrder(client: Client, job: number, wanted: Ranges | undef
   yield* running;
 }
 
-/** How many running tasks are followed live. The output of the others is printed when they end. */
-const MAX_FOLLOWED = 64;
-
-/** Follows the output of a job's tasks until all of them have ended. Each attempt of a task is printed once. */
-class JobFollower {
-  readonly #client: Client;
-  readonly #job: JobView;
-  readonly #wanted: Ranges;
-  readonly #options: PrintOptions;
-  /** INDEX:ATTEMPT of what was printed or is being followed. */
-  readonly #seen = new Set<string>();
-  readonly #live = new Set<Promise<void>>();
-  /** Tasks that may still end. */
-  #open: number;
-  /** The first failure of a followed task. */
-  #failure: unknown;
-
-  constructor(client: Client, job: JobView, wanted: Ranges | undefined, options: PrintOptions) {
-    this.#client = client;
-    this.#job = job;
-    const all = { first: 0, last: job.count - 1 };
-    this.#wanted = wanted === undefined ? [all] : wanted;
-    this.#options = options;
-    // Tasks that were cancelled before they ran have no result.
-    this.#open = 0;
-    for (const range of this.#wanted) for (const part of difference(range, job.cancels)) this.#open += sizeOf(part);
-  }
-
-  async run(): Promise<void> {
-    const { id, count } = this.#job;
-    const has = difference({ first: 0, last: count - 1 }, this.#wanted);
-    const isSelection = has.length > 0;
-    for await (const { tasks, running = [] } of followWithRetry(this.#client, id, { has, live: true })) {
-      await this.#printEnded(tasks);
-      for (const task of running)
-        if (contains(this.#wanted, task.index) && this.#live.size < MAX_FOLLOWED) this.#follow(task);
-      if (this.#failure !== undefined) throw this.#failure;
-      this.#open -= tasks.filter(({ index }) => !contains(this.#job.cancels, index)).length;
-      // The other tasks of the job may run much longer.
-      if (isSelection && this.#open <= 0) break;
-    }
-    await Promise.all(this.#live);
-    if (this.#failure !== undefined) throw this.#failure;
-  }
-
-  async #printEnded(tasks: readonly TaskAttempt[]): Promise<void> {
-    const unseen = tasks.filter((task) => this.#isNew(task));
-    await printStored(this.#client, this.#job.id, toAsync(unseen), (task) => this.#printer(task));
-  }
-
-  #follow(task: TaskAttempt): void {
-    if (!this.#isNew(task)) return;
-    const following = printLive(this.#client, this.#job.id, task, this.#printer(task));
-    this.#live.add(following);
-    const remove = (): boolean => this.#live.delete(following);
-    following.then(remove, (cause: unknown) => {
-      this.#failure ??= cause;
-      remove();
-    });
-  }
-
-  #isNew({ index, attempt }: TaskAttempt): boolean {
-    const name = `${index}:${attempt}`;
-    return this.#seen.size !== this.#seen.add(name).size;
-  }
-
-  #printer({ number }: TaskAttempt): TaskPrinter {
-    return new TaskPrinter(`${this.#job.id}.${number}`, this.#options);
+/** Tasks that have ended, in order of index. */
+async function* endedTasks(client: Client, job: number, wanted?: Ranges): AsyncGenerator<TaskAttempt> {
+  const end = wanted?.at(-1)?.last ?? Number.POSITIVE_INFINITY;
+  const read = (from: number) => client.ask("tasks", { job, from, limit: Math.min(PAGE, end - from + 1) });
+  for await (const { tasks, next = end } of pages(read, wanted?.[0]?.first)) {
+    for (const task of tasks) if (task.index <= end && isWanted(task.index, wanted)) yield task;
+    if (next > end) return;
   }
 }
 
-async function* toAsync<T>(items: Iterable<T>): AsyncGenerator<T> {
-  yield* items;
+/** Tasks that run, in order of index. */
+async function* runningTasks(client: Client, job: number, wanted?: Ranges): AsyncGenerator<TaskAttempt> {
+  for await (const page of pages((from) => client.ask("running", { job, from })))
+    for (const { index, attempt } of page.tasks) if (isWanted(index, wanted)) yield { index, attempt };
+}
+
+const isWanted = (index: number, wanted: Ranges | undefined): boolean =>
+  wanted === undefined || contains(wanted, index);
+
+/** Follows the output of a job's tasks until all of them have ended. */
+async function followJob(
+  client: Client,
+  { id, count, cancels }: JobView,
+  selected: Ranges | undefined,
+  printer: OutputPrinter,
+): Promise<void> {
+  const all = { first: 0, last: count - 1 };
+  const wanted = selected ?? [all];
+  const has = difference(all, wanted);
+  const isSelection = has.length > 0;
+  // Tasks that may still end. Those that were cancelled before they ran have no result.
+  let open = 0;
+  for (const range of wanted) for (const part of difference(range, cancels)) open += sizeOf(part);
+  for await (const { tasks, running = [] } of followWithRetry(client, id, { has, live: true })) {
+    printer.outputStored(running.filter(({ index }) => contains(wanted, index)));
+    await printer.add(tasks);
+    open -= tasks.filter(({ index }) => !contains(cancels, index)).length;
+    // The other tasks of the job may run much longer.
+    if (isSelection && open <= 0) break;
+  }
+  await printer.livePrinted();
 }

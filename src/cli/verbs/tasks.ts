@@ -5,12 +5,11 @@ import { ago, formatSize, matchesGlob, pluralize, shortDuration } from "../../ba
 import { rangesOf } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
 import { taskNumber } from "../../model/task-numbers.js";
-import { entryLabel } from "../lib/batch/output-printer.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { type ListedTask, listTasks, TASK_STATES, type TaskState } from "../lib/list-tasks.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
-import { outcomeText } from "../lib/result-text.js";
+import { entryLabel, outcomeText } from "../lib/result-text.js";
 import { selectJob, stateParser } from "../lib/select-jobs.js";
 import { formatRanges, indicesOf, parseSelector } from "../lib/selectors.js";
 import { suggestion } from "../lib/suggest.js";

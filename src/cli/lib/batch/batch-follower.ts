@@ -6,15 +6,16 @@ import type { Client } from "../../../client/client.js";
 import type { TakeOutput } from "../../../client/follow.js";
 import { EndedTasks } from "../../../model/ended-tasks.js";
 import type { JobEnd } from "../../../model/job.js";
-import type { JobProgress } from "../../../model/outcome.js";
+import type { EndedTask, JobProgress } from "../../../model/outcome.js";
 import { rangesOf } from "../../../model/ranges.js";
-import { pages } from "../views.js";
-import { groupsToPrint, type PrintableTask } from "./output-printer.js";
+import { pages, type TaskView } from "../views.js";
 import type { TaskCounts } from "./progress-bar.js";
 
+/** A task that has ended, with its output where that is small. */
+export type ReportedTask = TaskView & Pick<EndedTask, "output">;
+
 interface BatchHandlers {
-  /** If it rejects because the broker disconnects, these tasks are reported again. */
-  onEnded(tasks: readonly PrintableTask[]): Promise<void>;
+  onEnded(tasks: readonly ReportedTask[]): Promise<void>;
   onProgress(progress: JobProgress): void;
   readonly relay: TakeOutput;
   /** Also report that output was stored. */
@@ -60,16 +61,15 @@ export class BatchFollower {
   /** After an interrupt: reports the tasks that have ended by now. */
   async #reportRest(client: Client): Promise<JobEnd | undefined> {
     for await (const page of pages((from) => client.ask("tasks", { job: this.#job, from })))
-      await this.#report(page.tasks.filter((task) => !this.#reported.has(task)));
+      await this.#report(page.tasks);
     const { state } = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
     this.counters = (await client.ask("job", { job: this.#job })).counters;
     return state;
   }
 
-  async #report(tasks: readonly PrintableTask[]): Promise<void> {
-    for (const some of groupsToPrint(tasks)) {
-      await this.#handlers.onEnded(some);
-      for (const task of some) this.#reported.add(task);
-    }
+  async #report(tasks: readonly ReportedTask[]): Promise<void> {
+    const unknown = tasks.filter((task) => !this.#reported.has(task));
+    await this.#handlers.onEnded(unknown);
+    for (const task of unknown) this.#reported.add(task);
   }
 }

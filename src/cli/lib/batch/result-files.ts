@@ -8,7 +8,7 @@ import { badInput } from "../../../base/errors.js";
 import type { Client } from "../../../client/client.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import { pages, type TaskView } from "../views.js";
-import type { PrintableTask } from "./output-printer.js";
+import type { ReportedTask } from "./batch-follower.js";
 
 /** A file name has at most 255 bytes. */
 const MAX_NAME_BYTES = 240;
@@ -34,7 +34,7 @@ export class ResultFiles {
   }
 
   /** Output beyond the cap of the job is not kept, so it is not in the files either. */
-  async save(client: Client, job: number, tasks: readonly PrintableTask[], labelOf: LabelOf): Promise<void> {
+  async save(client: Client, job: number, tasks: readonly ReportedTask[], labelOf: LabelOf): Promise<void> {
     for (const task of tasks) {
       const { index, attempt, output, outputBytes, number } = task;
       const folder = this.#folderOf(task, labelOf);

@@ -18,11 +18,11 @@ import { contains, type Ranges, rangesOf } from "../../../model/ranges.js";
 import { type Bytes, DEFAULT_POOL, PLACEHOLDER } from "../../../model/recipe.js";
 import { filesOfTask } from "../../../model/task-files.js";
 import { type Strides, taskNumber } from "../../../model/task-numbers.js";
+import { entryLabel } from "../result-text.js";
 import { getJob } from "../select-jobs.js";
 import type { ParsedSubmission } from "../submission/options.js";
 import { ENTRY_AS_LINE, EVAL_ENTRY } from "../submission/parallel-options.js";
 import { type JobView, pages, type TaskView } from "../views.js";
-import { entryLabel } from "./output-printer.js";
 import type { JobRecord } from "./shown-tasks.js";
 
 export interface StartedBatch {

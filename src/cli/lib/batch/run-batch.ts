@@ -15,22 +15,26 @@ import { leftToHalt } from "../../../model/job.js";
 import { taskNumber } from "../../../model/task-numbers.js";
 import { EXIT } from "../failures.js";
 import type { Interrupt } from "../interrupt.js";
-import { OutputWriter } from "../output-writer.js";
 import { escapeLines, printNotice } from "../print.js";
 import { outcomeText, taskLabel } from "../result-text.js";
 import { type HaltOption, haltedExitCode } from "../submission/parallel-options.js";
+import { OutputPrinter } from "../task-output/output-printer.js";
+import { LineOutput, OutputWriter, type TaskWriter } from "../task-output/output-writer.js";
+import { RelaySpool } from "../task-output/relay-spool.js";
 import type { JobView, TaskView } from "../views.js";
 import { BatchFollower } from "./batch-follower.js";
 import { JobLog } from "./joblog.js";
-import { LiveTasks } from "./live-output.js";
-import { OutputNotices, type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
-import { RelaySpool } from "./relay-spool.js";
 import type { ResultFiles } from "./result-files.js";
 import type { StartedBatch } from "./resume.js";
-import { removeRecord, ShownTasks } from "./shown-tasks.js";
+import { OutputNotices, removeRecord, ShownTasks } from "./shown-tasks.js";
 
-interface BatchOptions extends OutputOptions {
+interface BatchOptions {
+  readonly keepOrder: boolean;
+  /** The entry before each line. */
+  readonly tag: boolean;
+  /** Lines of running tasks are printed as they come, so each task's output is whole lines. */
+  readonly lineBuffer?: boolean;
   /** Directory of the records of printed output (shown-tasks.ts). */
   readonly dir: string;
   readonly joblog?: string;
@@ -85,16 +89,30 @@ export async function runBatch(
       `${escapeLines(batch.differenceText)}; --fresh starts a new job with the options of this command\n`,
     );
   const progress = new ProgressBar(process.stderr, count, batch.endedBefore.size);
-  const writer = new OutputWriter(interrupt.outputLost);
   const submitted = await broker.withRetry((client) => client.ask("job", { job }));
   const nameOf = (index: number): string =>
     `task ${taskLabel(taskNumber(submitted, index), submitted.hasEntries ? labelOf(index) : undefined)}`;
   const clear = (): void => progress.clear();
+  const writer = new OutputWriter({ stop: interrupt.outputLost, clear });
   const notices = new OutputNotices({ nameOf, outputCap: submitted.limits.outputCap, clear });
   const relayed = new RelaySpool();
-  const onPrinted = (record: ShownTasks | undefined, tasks: readonly TaskView[], missingBytes: number): void => {
-    if (!writer.stopped) record?.add(...tasks);
-    for (const task of tasks) notices.add(task, missingBytes, relayed.failure);
+  const withRetry: typeof broker.withRetry = (act) => broker.withRetry(act);
+  const { tag, keepOrder, lineBuffer = false } = options;
+  const isLive = options.live || lineBuffer;
+  const printerOf = (
+    from: number,
+    labels: (index: number) => string,
+    record: ShownTasks | undefined,
+    how: { readonly keepOrder?: boolean; readonly live?: boolean } = {},
+  ): OutputPrinter => {
+    const lines = (index: number): TaskWriter => new LineOutput(writer, tag ? `${labels(index)}\t` : "");
+    return new OutputPrinter({
+      ...{ job: from, withRetry, relayed, writer, writerOf: tag || lineBuffer ? lines : () => writer, ...how },
+      onPrinted: (tasks, missingBytes) => {
+        if (!writer.stopped) record?.add(...tasks);
+        for (const task of tasks) notices.add(task, missingBytes, relayed.failure);
+      },
+    });
   };
   // The output of a single task is printed live, and from its beginning at each start, so nothing is recorded.
   const shown = options.live ? undefined : new ShownTasks(options.dir, submitted, batch.shownBefore);
@@ -123,49 +141,30 @@ export async function runBatch(
   const before = batch.earlier.find((one) => one.job.id === job);
   await broker.withRetry(() => receive(job, (options.live ? before?.ended : undefined) ?? []));
   for (const [i, { job: from, ended, labelOf: earlierLabel }] of earlier.entries()) {
-    const left = new Set(records[i]?.unshown(ended));
+    const left = records[i]?.unshown(ended) ?? [];
     await broker.withRetry(() => receive(from.id, left));
-    const printEarlier = new OutputPrinter(
-      { ...options, keepOrder: false },
-      {
-        ...{ writer, relayed, labelOf: earlierLabel, clear },
-        onPrinted: (tasks, missingBytes) => {
-          for (const task of tasks) left.delete(task);
-          onPrinted(records[i], tasks, missingBytes);
-        },
-      },
-    );
-    await broker.withRetry((client) => printEarlier.add(client, from.id, [...left]));
+    await printerOf(from.id, earlierLabel, records[i]).add(left);
   }
   const { results } = options;
   const entryOf = batch.entryOf ?? (() => undefined);
   if (results !== undefined)
     await broker.withRetry((client) => results.saveMissing(client, job, before?.ended ?? [], entryOf));
-  const printer = new OutputPrinter(options, {
-    ...{ writer, relayed, labelOf, clear },
-    onPrinted: (tasks, missingBytes) => onPrinted(shown, tasks, missingBytes),
-  });
-  const live = new LiveTasks({
-    ...{ enabled: options.live || options.lineBuffer === true, job },
-    withRetry: (act) => broker.withRetry(act),
-    writerOf: (index) => printer.writerOf(index),
-    onPrinted: (tasks, missingBytes) => onPrinted(shown, tasks, missingBytes),
-  });
+  const printer = printerOf(job, labelOf, shown, { keepOrder, live: isLive });
   const failures: TaskView[] = [];
   const batchFollower = new BatchFollower(job, batch.endedBefore, {
     onEnded: async (tasks) => {
-      await receive(job, tasks);
-      await printer.add(broker.client, job, await live.finish(tasks));
+      await withRetry(() => receive(job, tasks));
+      await printer.add(tasks);
       for (const task of tasks) if (task.state === "failed") failures.push(task);
       log?.add(tasks, batch.commandOf);
-      await results?.save(broker.client, job, tasks, entryOf);
+      await withRetry(async (client) => results?.save(client, job, tasks, entryOf));
     },
     onProgress: ({ counters, running }) => {
       if (counters !== undefined) progress.update(counters);
-      if (running !== undefined) live.outputStored(running);
+      if (running !== undefined) printer.outputStored(running);
     },
-    relay: (output) => live.take(output) ?? relayed.take(output),
-    live: options.live || options.lineBuffer === true,
+    relay: (output) => printer.take(output),
+    live: isLive,
   });
   follower = batchFollower;
   for (const index of batch.endedBefore) printer.skip(index);
@@ -179,8 +178,7 @@ export async function runBatch(
   clearTimeout(explainTimer);
   const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
-  await live.stop();
-  await broker.withRetry((client) => printer.finish(client, job));
+  await printer.finish();
   relayed.close();
   writer.endLine();
   progress.end();

@@ -2,9 +2,14 @@
  * Records which outputs of a batch were printed, so that the next start prints the others. Each unfinished job has a
  * file with a line "INDEX ATTEMPT" for each task, written after its output. The file is removed when the job has ended
  * and all of its output was printed. Output that cannot be recorded is printed again by the next start.
+ *
+ * `OutputNotices` reports output that was not printed or not stored.
  */
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { formatSize } from "../../../base/format.js";
+import { printNotice } from "../print.js";
+import type { TaskAttempt } from "../task-output/attempt-output.js";
 import type { JobView, TaskView } from "../views.js";
 
 const FOLDER = "shown";
@@ -32,7 +37,7 @@ export class ShownTasks {
     return tasks.filter((task) => task.outputBytes > 0 && !this.#shown.has(lineOf(task)));
   }
 
-  add(...tasks: readonly TaskView[]): void {
+  add(...tasks: readonly TaskAttempt[]): void {
     const lines = tasks.map((task) => `${lineOf(task)}\n`).join("");
     orUndefined(() => this.#fd !== undefined && writeSync(this.#fd, lines));
   }
@@ -70,12 +75,67 @@ export function removeRecord(dir: string, record: JobRecord): void {
 
 const fileName = ({ key, id, created }: JobRecord): string => `${key} ${id} ${created}`;
 
-const lineOf = ({ index, attempt }: TaskView): string => `${index} ${attempt}`;
+const lineOf = ({ index, attempt }: TaskAttempt): string => `${index} ${attempt}`;
 
 function orUndefined<T>(act: () => T): T | undefined {
   try {
     return act();
   } catch {
     return undefined;
+  }
+}
+
+/** How many tasks are listed by name. */
+const MAX_LISTED = 10;
+
+interface NoticeDependencies {
+  /** "task 12 (data/x.csv)" */
+  readonly nameOf: (index: number) => string;
+  /** How much of a task's output is stored; all if absent. */
+  readonly outputCap: number | undefined;
+  /** Called before a line is written. */
+  readonly clear: () => void;
+}
+
+/** Reports on standard error which tasks have output that was not stored or not shown. */
+export class OutputNotices {
+  readonly #deps: NoticeDependencies;
+  #notKept = 0;
+  #missing = 0;
+
+  constructor(deps: NoticeDependencies) {
+    this.#deps = deps;
+  }
+
+  /** Some output was not shown. */
+  get incomplete(): boolean {
+    return this.#missing > 0;
+  }
+
+  /** The output of this task was printed, except for `missingBytes`. `reason`: why they are missing, if known. */
+  add({ index, outputBytes = 0 }: TaskAttempt, missingBytes: number, reason?: string): void {
+    const { nameOf, outputCap = Number.POSITIVE_INFINITY } = this.#deps;
+    const total = formatSize(outputBytes);
+    if (missingBytes > 0) {
+      const why = reason === undefined ? "" : ` (${reason})`;
+      if (++this.#missing <= MAX_LISTED)
+        this.#print(`${nameOf(index)}: ${formatSize(missingBytes)} of its ${total} of output are lost${why}`);
+    } else if (outputBytes > outputCap && ++this.#notKept <= MAX_LISTED) {
+      this.#print(
+        `${nameOf(index)}: only ${formatSize(outputCap)} of its ${total} of output are kept for laboro logs; --output-cap keeps more`,
+      );
+    }
+  }
+
+  /** Prints how many tasks were not listed. */
+  summarize(): void {
+    if (this.#missing > MAX_LISTED) this.#print(`output of ${this.#missing - MAX_LISTED} more tasks is lost`);
+    if (this.#notKept > MAX_LISTED)
+      this.#print(`output of ${this.#notKept - MAX_LISTED} more tasks is not kept whole; --output-cap keeps more`);
+  }
+
+  #print(line: string): void {
+    this.#deps.clear();
+    printNotice(line);
   }
 }

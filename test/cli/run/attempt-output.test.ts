@@ -1,18 +1,19 @@
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
-import { LiveTasks } from "../../../src/cli/lib/batch/live-output.js";
+import { OutputPrinter } from "../../../src/cli/lib/task-output/output-printer.js";
+import { OutputWriter } from "../../../src/cli/lib/task-output/output-writer.js";
+import { RelaySpool } from "../../../src/cli/lib/task-output/relay-spool.js";
 import { JobId } from "../../../src/model/ids.js";
 
 it("a task whose output cannot be read fails the run, and holds up nobody who relays output", async () => {
   const refused = new LaboroError("LABORO_QUEUE_FULL", "too many operations");
-  const live = new LiveTasks({
-    ...{ enabled: true, job: 1 },
+  const printer = new OutputPrinter({
+    ...{ job: 1, live: true, relayed: new RelaySpool(), writer: new OutputWriter() },
     withRetry: () => Promise.reject(refused),
     writerOf: () => ({ stopped: false, write: async () => {} }),
-    onPrinted: () => {},
   });
   // The bytes before the relayed ones are to be read from the broker.
-  const taken = live.take({
+  const taken = printer.take({
     job: JobId(1),
     index: 0,
     attempt: 1,
@@ -20,10 +21,7 @@ it("a task whose output cannot be read fails the run, and holds up nobody who re
     offset: 10,
     bytes: Buffer.from("x"),
   });
-  live.outputStored([{ index: 0 }]);
+  printer.outputStored([{ index: 0, attempt: 1 }]);
   await taken;
-  const task = { index: 0, attempt: 1, outputBytes: 11, state: "succeeded" } as Parameters<
-    LiveTasks["finish"]
-  >[0][number];
-  await expect(live.finish([task])).rejects.toBe(refused);
+  await expect(printer.add([{ index: 0, attempt: 1, outputBytes: 11 }])).rejects.toBe(refused);
 });

@@ -1,0 +1,224 @@
+/**
+ * One attempt of a task, printed from its begin to its end. Stored output is read from the broker page by page. Output
+ * beyond the cap is relayed: it comes from `take`, or from the spool. All pieces are joined by their offsets.
+ */
+import type { Client } from "../../../client/client.js";
+import type { OutputStream, SmallOutput } from "../../../model/outcome.js";
+import type { TaskOutput } from "../../../protocols/laboro/messages.js";
+import type { OperationOutput } from "../views.js";
+import type { TaskWriter } from "./output-writer.js";
+import type { RelaySpool, SpoolReader } from "./relay-spool.js";
+
+export interface TaskAttempt {
+  readonly index: number;
+  readonly attempt: number;
+  /** How much it has written; absent if that is not known yet. */
+  readonly outputBytes?: number;
+  /** Its complete output, if it is small. */
+  readonly output?: readonly SmallOutput[] | undefined;
+}
+
+/** Repeats `act`, with a new client where necessary, after the broker has disconnected. */
+export type WithRetry = <T>(act: (client: Client) => Promise<T>) => Promise<T>;
+
+export interface OutputSource {
+  readonly job: number;
+  readonly withRetry: WithRetry;
+  /** Output that the job relays; absent if it is not taken. */
+  readonly relayed?: RelaySpool;
+  /** Print only this stream. */
+  readonly stream?: OutputStream | undefined;
+  /** Called at the place of output that could not be printed. */
+  readonly onGap?: (index: number, offset: number, bytes: number) => void;
+}
+
+type Page = OperationOutput<"output">;
+
+/** The broker answers when there is more output, or after this time. */
+const WAIT_MS = 5_000;
+const PAUSE_MS = 20;
+
+export class AttemptOutput {
+  readonly #source: OutputSource;
+  readonly #writer: TaskWriter;
+  readonly #live: boolean;
+  readonly #done = new AbortController();
+  readonly #relayed: { readonly output: TaskOutput; readonly taken: () => void }[] = [];
+  #task: TaskAttempt;
+  #spooled: SpoolReader | undefined;
+  #asked: Promise<Page> | undefined;
+  #position = 0;
+  #missing = 0;
+  /** There is something to read from the broker. */
+  #stored: boolean;
+  #ended: boolean;
+  #stopped = false;
+  #wake: () => void = () => {};
+
+  /** `live`: until it has ended. Otherwise, what exists now. */
+  constructor(source: OutputSource, task: TaskAttempt, writer: TaskWriter, live: boolean) {
+    this.#source = source;
+    this.#task = task;
+    this.#writer = writer;
+    this.#live = live;
+    this.#stored = !live;
+    this.#ended = !live;
+  }
+
+  get attempt(): number {
+    return this.#task.attempt;
+  }
+
+  /** Bytes of the ended attempt that could not be printed. */
+  get missingBytes(): number {
+    if (this.#writer.stopped) return 0;
+    return this.#missing + Math.max(0, (this.#task.outputBytes ?? 0) - this.#position);
+  }
+
+  /** Relayed output. Resolves when it was printed, so that a slow reader slows the task down. */
+  take(output: TaskOutput): Promise<void> {
+    if (this.#done.signal.aborted || output.attempt !== this.attempt) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#relayed.push({ output, taken: resolve });
+      this.#wake();
+    });
+  }
+
+  outputStored(): void {
+    this.#stored = true;
+    this.#wake();
+  }
+
+  /** The result of this attempt is known: all of its output was stored or relayed. */
+  taskEnded(task: TaskAttempt): void {
+    this.#task = task;
+    this.#ended = true;
+    this.outputStored();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#wake();
+  }
+
+  /** Requests the first page, so that `print` need not wait for it. */
+  prefetch(): void {
+    this.#asked ??= this.#ask();
+  }
+
+  /** Returns when all is printed, or this or the writer was stopped. */
+  async print(): Promise<void> {
+    const { relayed } = this.#source;
+    try {
+      this.#spooled = relayed?.reader(this.#task.index, this.attempt);
+      await this.#printPieces();
+    } finally {
+      this.#done.abort();
+      this.#spooled?.close();
+      // Callers of `take` must not wait for output that is never printed.
+      for (const { taken } of this.#relayed.splice(0)) taken();
+    }
+    await this.#writer.end?.();
+  }
+
+  async #printPieces(): Promise<void> {
+    while (!this.#isStopped) {
+      const woken = new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      if (await this.#printRelayed()) continue;
+      if (this.#ended && this.#position >= (this.#task.outputBytes ?? Number.POSITIVE_INFINITY)) return;
+      if (this.#ended && this.#task.output !== undefined) {
+        await this.#printSmall(this.#task.output);
+        break;
+      }
+      if (!this.#stored) {
+        await woken;
+        continue;
+      }
+      this.#asked ??= this.#ask();
+      // Only promises that settle soon: a promise that stays pending keeps the result of every race in memory, and so
+      // all of the output.
+      const page = await Promise.race([this.#asked, woken]);
+      if (typeof page !== "object") continue;
+      this.#asked = undefined;
+      if (await this.#printPage(page)) break;
+    }
+    // The rest of what was relayed, with the gaps between.
+    while (!this.#isStopped && (await this.#printRelayed(true)));
+    if (!this.#isStopped) await this.#skipTo(this.#task.outputBytes ?? 0);
+  }
+
+  get #isStopped(): boolean {
+    return this.#stopped || this.#writer.stopped;
+  }
+
+  #ask(): Promise<Page> {
+    const { job, withRetry } = this.#source;
+    const { index, attempt } = this.#task;
+    const input = { job, index, attempt, from: this.#position, waitMs: this.#live ? WAIT_MS : 0 };
+    const page = withRetry((client) => client.ask("output", input, { signal: this.#done.signal }));
+    // It is awaited later, or not at all.
+    page.catch(() => {});
+    return page;
+  }
+
+  async #printSmall(output: readonly SmallOutput[]): Promise<void> {
+    let offset = 0;
+    for (const { stream, bytes } of output) {
+      await this.#write(stream, offset, bytes);
+      offset += bytes.length;
+    }
+  }
+
+  /** Returns true when this was the last of the stored output. */
+  async #printPage(page: Page): Promise<boolean> {
+    for (const { stream, offset, bytes } of page.pieces) {
+      while (offset > this.#position && (await this.#printRelayed())) {
+        // The pieces of the page follow what was relayed.
+      }
+      if (offset > this.#position && this.#source.relayed !== undefined && !page.ended && !this.#ended) {
+        // Relayed output may still arrive.
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+        return false;
+      }
+      await this.#write(stream, offset, bytes);
+    }
+    return page.ended || (!this.#live && page.next === undefined);
+  }
+
+  /** Prints the relayed piece that is next. Returns false if there is none. */
+  async #printRelayed(withGap = false): Promise<boolean> {
+    const spooled = this.#spooled?.pieceAt(this.#position);
+    if (spooled !== undefined) {
+      await this.#write(spooled.stream, spooled.offset, spooled.bytes);
+      return true;
+    }
+    const [first] = this.#relayed;
+    if (first === undefined || (first.output.offset > this.#position && !withGap)) return false;
+    this.#relayed.shift();
+    await this.#write(first.output.stream, first.output.offset, first.output.bytes);
+    first.taken();
+    return true;
+  }
+
+  /** Prints the bytes after the current position. */
+  async #write(stream: OutputStream, offset: number, bytes: Uint8Array): Promise<void> {
+    await this.#skipTo(offset);
+    const from = this.#position;
+    const end = offset + bytes.length;
+    if (end <= from) return;
+    this.#position = end;
+    const only = this.#source.stream ?? stream;
+    if (stream === only) await this.#writer.write(stream, bytes.subarray(from - offset), from);
+  }
+
+  async #skipTo(offset: number): Promise<void> {
+    const from = this.#position;
+    if (offset <= from) return;
+    this.#position = offset;
+    this.#missing += offset - from;
+    await this.#writer.end?.();
+    this.#source.onGap?.(this.#task.index, from, offset - from);
+  }
+}
