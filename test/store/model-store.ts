@@ -42,8 +42,8 @@ import type {
 } from "../../src/model/store.js";
 import type { Group, GroupHint } from "../../src/model/store-group.js";
 import { entriesWithin } from "../../src/store/entry-chunks.js";
-import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { jobOfRun } from "../../src/store/schedule-rows.js";
+import { type AttemptRun, tooManyRanges } from "../../src/store/task-range-rows.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";
 import { ModelBrokers, ModelGroup } from "./model-group.js";

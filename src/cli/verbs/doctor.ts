@@ -11,7 +11,7 @@ import { formatSize, pluralize, shortDuration } from "../../base/format.js";
 import { packageVersion } from "../../base/package.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { damageReports, findDamage } from "../../store/sqlite/damage.js";
-import { findMiscounted, inspectDatabase } from "../../store/sqlite/inspect.js";
+import { findMiscounted, inspectDatabase } from "../../store/sqlite/database.js";
 import {
   addBrokerOptions,
   type BrokerChoice,

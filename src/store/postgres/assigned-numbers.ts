@@ -4,9 +4,9 @@
  */
 import { JobId } from "../../model/ids.js";
 import type { Write } from "../../model/store.js";
-import { textArray, validText } from "./arrays.js";
 import { type Client, send } from "./connections.js";
 import type { WriteOf } from "./stages.js";
+import { textArray, validText } from "./statements.js";
 
 export const NEXT_JOBS = "SELECT nextval('laboro.job_number') AS id FROM generate_series(1, $1::int)";
 const ADD_WORKERS = "INSERT INTO laboro.worker (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";

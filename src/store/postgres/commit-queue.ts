@@ -11,8 +11,18 @@
  */
 import { LaboroError } from "../../base/errors.js";
 import type { Epoch } from "../../model/store.js";
-import { type Client, type Connections, pause, type Session, send, type Value } from "./connections.js";
-import { isAlreadyCommitted, isTimeout, isUnconfirmed, storeFailure } from "./failures.js";
+import {
+  type Client,
+  type Connections,
+  isAlreadyCommitted,
+  isTimeout,
+  isUnconfirmed,
+  pause,
+  type Session,
+  send,
+  storeFailure,
+  type Value,
+} from "./connections.js";
 import { MustRunSeparately } from "./stages.js";
 import { OWN_EPOCH } from "./statements.js";
 

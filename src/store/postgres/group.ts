@@ -9,19 +9,24 @@ import type { Counters } from "../../model/job.js";
 import type { LimitUse } from "../../model/limit.js";
 import type { ClaimedRange, Epoch, RecoveredState } from "../../model/store.js";
 import type { Group, JobSummary, Member, Submissions } from "../../model/store-group.js";
-import { numberArray, validText } from "./arrays.js";
 import { NEXT_JOBS } from "./assigned-numbers.js";
 import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";
-import { type Client, type Connections, type Session, send } from "./connections.js";
-import { storeFailure } from "./failures.js";
-import { type JobRow, jobFrom, OPEN_JOBS } from "./job-rows.js";
+import { type Client, type Connections, type Session, send, storeFailure } from "./connections.js";
+import {
+  type ClaimedRow,
+  claimedRangesFrom,
+  type JobRow,
+  jobFrom,
+  OPEN_JOBS,
+  SETTLED,
+  TASK_RANGE_FIELDS,
+} from "./job-rows.js";
 import { readLimitUse } from "./limit-rows.js";
 import { migrate } from "./migrations/index.js";
-import { totalsOf } from "./operations/end-jobs.js";
-import { type ReleasedRange, releaseStatement } from "./operations/release.js";
-import { dueAt, OWN_EPOCH } from "./statements.js";
-import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "./task-range-rows.js";
+import { totalsOf } from "./operations/cancel.js";
+import { type ReleasedRange, releaseStatement } from "./operations/lease.js";
+import { dueAt, numberArray, OWN_EPOCH, validText } from "./statements.js";
 
 /** $1 epoch, $2 info, $3 milliseconds. */
 export const HEARTBEAT = `

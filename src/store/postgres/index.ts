@@ -25,7 +25,6 @@ import type {
 } from "../../model/store.js";
 import type { Group } from "../../model/store-group.js";
 import { entriesWithin } from "../entry-chunks.js";
-import { numberArray, validText } from "./arrays.js";
 import { WorkerNumbers } from "./assigned-numbers.js";
 import { ChangeFeed } from "./change-feed.js";
 import { CommitQueue } from "./commit-queue.js";
@@ -33,10 +32,11 @@ import { type ConnectionOptions, Connections, type Session } from "./connections
 import { ENTRIES, EntryCache } from "./entry-cache.js";
 import { joinGroup, PostgresGroup } from "./group.js";
 import { conditionsOf, expiredJobs, JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
-import { NEXT_DELAYED } from "./operations/promote.js";
+import { NEXT_DELAYED } from "./operations/edit.js";
+import { OUTPUT_ENDS, readOutput } from "./operations/output.js";
 import { readSchedules } from "./operations/schedule.js";
-import { OUTPUT_ENDS, readOutput } from "./output-rows.js";
 import { ENDS, readEarlier, readResults, USAGE } from "./result-columns.js";
+import { numberColumns, validText } from "./statements.js";
 import { PostgresSubmissions } from "./submissions.js";
 import { WriteBatch } from "./write-batch.js";
 
@@ -176,11 +176,8 @@ class PostgresStore implements Store {
     tasks: readonly { readonly job: JobId; readonly index: TaskIndex; readonly attempt: number }[],
   ): Promise<readonly number[]> {
     if (tasks.length === 0) return [];
-    const rows = await this.#reader.send<{ end: number }>(OUTPUT_ENDS, [
-      numberArray(tasks.map(({ job }) => job)),
-      numberArray(tasks.map(({ index }) => index)),
-      numberArray(tasks.map(({ attempt }) => attempt)),
-    ]);
+    const columns = numberColumns(tasks, "job", "index", "attempt");
+    const rows = await this.#reader.send<{ end: number }>(OUTPUT_ENDS, columns);
     return rows.map(({ end }) => end);
   }
 

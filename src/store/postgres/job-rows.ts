@@ -1,11 +1,12 @@
-/** Rows of jobs, with their counters summed over the brokers that have worked on them. */
+/** Rows of task ranges; rows of jobs, with their counters summed over the brokers that have worked on them. */
 import { unpack } from "msgpackr";
 import { badInput } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import { currentSpec, type Job, type JobChanges, type JobEnd, type JobSpec } from "../../model/job.js";
-import type { JobFilter } from "../../model/store.js";
-import { numberArray, rangesFrom, validText } from "./arrays.js";
+import type { ClaimedRange, JobFilter } from "../../model/store.js";
+import { type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 import type { Session, Value } from "./connections.js";
+import { numberArray, rangesFrom, validText } from "./statements.js";
 
 const FIELDS = `
 j.id, j.created, j.spec, j.has_entries AS "hasEntries", j.held, j.cursor, j.cancels::text, j.cancel_reason AS reason,
@@ -164,3 +165,22 @@ export async function expiredJobs(
   }
   return rows.map(({ id }) => id);
 }
+
+export const TASK_RANGE_COLUMNS =
+  "id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch";
+
+/** The fields of a task range; `p` is its row. */
+export const TASK_RANGE_FIELDS = `
+p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.wait_ms AS "waitMs", p.avoid, p.worker`;
+
+/** The tasks of a task range that have a result, as a multirange; `p` is its row. */
+export const SETTLED = `
+(SELECT range_agg(int4range(r.idx, r.idx + 1)) FROM laboro.result r
+ WHERE r.job = p.job AND r.idx BETWEEN p.first AND p.last)::text AS settled`;
+
+export type ClaimedRow = TaskRangeRow & { readonly settled: string | null };
+
+export const claimedRangesFrom = (rows: readonly ClaimedRow[]): ClaimedRange[] =>
+  rows
+    .toSorted((a, b) => a.id - b.id)
+    .map((row) => ({ taskRange: taskRangeFrom(row), settled: rangesFrom(row.settled) }));

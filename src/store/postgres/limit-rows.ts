@@ -1,14 +1,13 @@
 /**
  * What named limits and the `maxRunning` of jobs leave for leases. Task ranges carry the limits that they count against (`limit_names`, see
  * `limitKeys`) while a broker owns them: in the hands of a worker or leased. So whatever happens to a broker or a worker, a task counts as
- * long as it may run. Brokers that lease for the same limit take turns: its row is locked (locks.ts), for `maxRunning` the row of the job.
+ * long as it may run. Brokers that lease for the same limit take turns: its row is locked (write-batch.ts), for `maxRunning` the row of the job.
  */
 import { LIMIT_BUCKET, type LimitRule, type LimitUse, limitKeys, roomLeft } from "../../model/limit.js";
 import type { LeaseLimit } from "../../model/store.js";
-import { numberArray, textArray } from "./arrays.js";
 import type { Session } from "./connections.js";
 import type { IndexedWrite } from "./stages.js";
-import { OWN_EPOCH } from "./statements.js";
+import { numberArray, OWN_EPOCH, textArray } from "./statements.js";
 
 const NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::float8";
 const RULES = `

@@ -3,13 +3,9 @@
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { ResultOptions, ResultPage } from "../../model/store.js";
-import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
-import { booleanArray, ConcatenatedBytes, numberArray, textArray, validText } from "./arrays.js";
+import { encodeSmallOutput, type ResultRow, resultFrom, STATES, stateNumber } from "../result-rows.js";
 import type { Session, Value } from "./connections.js";
-
-/** How a task ended, by the number that the tables have for it. */
-export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
-export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
+import { booleanArray, ConcatenatedBytes, numberArray, numberColumns, textColumns, validText } from "./statements.js";
 
 export const RESULT_COLUMNS =
   "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, cpu_ms, peak_memory, output, value";
@@ -49,14 +45,10 @@ export function resultColumns(
   const from = lists.flatMap((results, at) => new Array<number>(results.length).fill(at + 1));
   const values = [
     numberArray(from),
-    numberArray(all.map(({ index }) => index)),
-    numberArray(all.map(({ attempt }) => attempt)),
+    ...numberColumns(all, "index", "attempt"),
     numberArray(all.map(({ state }) => stateNumber(state))),
     numberArray(all.map(({ worker }) => workers.get(worker) ?? 0)),
-    numberArray(all.map(({ started }) => started)),
-    numberArray(all.map(({ ended }) => ended)),
-    numberArray(all.map(({ outputBytes }) => outputBytes)),
-    numberArray(all.map(({ code }) => code ?? null)),
+    ...numberColumns(all, "started", "ended", "outputBytes", "code"),
   ];
   const hasRare = ({ signal, timedOut, error, cpuMs, peakMemory, output, value }: TaskResult): boolean =>
     (signal ?? timedOut ?? error ?? cpuMs ?? peakMemory ?? output ?? value) !== undefined;
@@ -65,11 +57,10 @@ export function resultColumns(
   const places = all.map(({ output }) => (output === undefined ? undefined : bytes.add(encodeSmallOutput(output))));
   const valuePlaces = all.map(({ value }) => (value === undefined ? undefined : bytes.add(value)));
   const rare = [
-    textArray(all.map(({ signal }) => signal ?? null)),
+    ...textColumns(all, "signal"),
     booleanArray(all.map(({ timedOut }) => timedOut ?? null)),
-    textArray(all.map(({ error }) => error ?? null)),
-    numberArray(all.map(({ cpuMs }) => cpuMs ?? null)),
-    numberArray(all.map(({ peakMemory }) => peakMemory ?? null)),
+    ...textColumns(all, "error"),
+    ...numberColumns(all, "cpuMs", "peakMemory"),
     numberArray(places.map((place) => place?.start ?? null)),
     numberArray(places.map((place) => place?.length ?? null)),
     numberArray(valuePlaces.map((place) => place?.start ?? null)),
@@ -79,46 +70,9 @@ export function resultColumns(
   return { rare: true, values: [...values, ...rare] };
 }
 
-export interface ResultRow {
-  readonly index: number;
-  readonly attempt: number;
-  readonly state: number;
-  readonly worker: string;
-  readonly started: number;
-  readonly ended: number;
-  readonly outputBytes: number;
-  readonly code: number | null;
-  readonly signal: string | null;
-  readonly timedOut: boolean | null;
-  readonly error: string | null;
-  readonly cpuMs: number | null;
-  readonly peakMemory: number | null;
-  /** Only where it was asked for. */
-  readonly output?: Uint8Array | null;
-  readonly valueBytes: number | null;
-  readonly value?: Uint8Array | null;
-}
-
 export const RESULT_FIELDS = `
 r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_bytes AS "outputBytes", r.code, r.signal,
 r.timed_out AS "timedOut", r.error, r.cpu_ms AS "cpuMs", r.peak_memory AS "peakMemory", octet_length(r.value) AS "valueBytes"`;
-
-export function resultFrom(found: ResultRow): TaskResult {
-  const { code, signal, timedOut, error, cpuMs, peakMemory, output, valueBytes, value, state, ...row } = found;
-  return {
-    ...row,
-    state: STATES[state] ?? "failed",
-    ...(code === null ? {} : { code }),
-    ...(signal === null ? {} : { signal }),
-    ...(timedOut === null ? {} : { timedOut }),
-    ...(error === null ? {} : { error }),
-    ...(cpuMs === null ? {} : { cpuMs }),
-    ...(peakMemory === null ? {} : { peakMemory }),
-    ...(output == null ? {} : { output: decodeSmallOutput(new Uint8Array(output)) }),
-    ...(valueBytes === null ? {} : { valueBytes }),
-    ...(value == null ? {} : { value: new Uint8Array(value) }),
-  };
-}
 
 // Reading results, page by page.
 

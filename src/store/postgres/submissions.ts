@@ -2,8 +2,8 @@
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Submissions, TransactionSubmission } from "../../model/store-group.js";
-import { numberArray } from "./arrays.js";
 import { type Client, type Connections, send } from "./connections.js";
+import { numberArray } from "./statements.js";
 
 /** $1 one of them, or null for any. */
 const WAITING_SUBMISSION = "SELECT id FROM laboro.submission WHERE $1::bigint IS NULL OR id = $1::bigint LIMIT 1";

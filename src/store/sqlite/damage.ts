@@ -10,7 +10,7 @@ import { readFully, writeFileAtomically, writeFully } from "../../base/files/dur
 import { openPrivateDirectory } from "../../base/files/private-directory.js";
 import { encodeRecords, scanRecords } from "../../base/files/records.js";
 import { pluralize } from "../../base/format.js";
-import type { StoredCounts } from "./inspect.js";
+import type { StoredCounts } from "./database.js";
 
 /**
  * A note of the last commit, in a file beside the database. SQLite cannot know that commits are missing from its log; the database counts
@@ -32,7 +32,7 @@ const FILE = "last-commit";
 const LENGTH = 200;
 
 /** Undefined where there is no note. */
-export function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
+function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
   const path = join(dir, FILE);
   if (!fs.existsSync(path)) return undefined;
   const fd = fs.openSync(path, "r");

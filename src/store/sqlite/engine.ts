@@ -7,25 +7,19 @@ import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
 import { OutputSegments, setAsideUnknownOutput } from "../output/output-segments.js";
-import type { BatchContext } from "./batch-context.js";
+import type { TaskRangeRow } from "../task-range-rows.js";
 import { type Damage, keepDamaged, type LastCommit, LastCommitNote } from "./damage.js";
-import { type Database, openDatabase, type Statement } from "./database.js";
+import { type Database, inspectDatabase, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
-import { inspectDatabase } from "./inspect.js";
 import { JobCounters } from "./job-counters.js";
 import { JobTable, prepareExpiredJobs } from "./job-table.js";
-import { LimitStarts } from "./limit-starts.js";
 import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messages.js";
-import { prepareOperations } from "./operations/index.js";
+import { LimitStarts } from "./operations/claim.js";
+import { type BatchContext, prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
 import { ResultTable, WorkerNumbers } from "./result-table.js";
 import { ScheduleTable } from "./schedule-table.js";
-import {
-  prepareClaimedRange,
-  prepareInsertTaskRange,
-  TASK_RANGE_COLUMNS,
-  type TaskRangeRow,
-} from "./task-range-table.js";
+import { prepareClaimedRange, prepareInsertTaskRange, TASK_RANGE_COLUMNS } from "./task-range-table.js";
 
 /** Above the epoch of commits that are missing: workers may still refer to it. */
 const NEXT_EPOCH = "UPDATE broker SET epoch = max(epoch, ?) + 1 RETURNING epoch, commits";

@@ -1,7 +1,9 @@
 /** The embedded engine: SQLite in the data directory, in a thread of its own. */
+
+import { pack, unpack } from "msgpackr";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
-import type { Entries, Job } from "../../model/job.js";
+import { currentSpec, type Entries, isParked, type Job, type JobSpec, newJob } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { SchedulePage, ScheduleQuery } from "../../model/schedule.js";
@@ -21,21 +23,23 @@ import type {
   Write,
   WriteResult,
 } from "../../model/store.js";
-import { entriesWithin } from "../entry-chunks.js";
-import { scheduleFrom } from "../schedule-rows.js";
+import { chunkEntries, entriesWithin } from "../entry-chunks.js";
+import { encodeSchedule, scheduleFrom } from "../schedule-rows.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { editRow, jobFrom, scheduleRow, submitRow, submittedJob } from "./job-spec.js";
 import type {
   EditedRow,
+  EditRow,
+  JobRow,
   RerunRow,
   ScheduleResultRow,
   StoreLog,
+  SubmitRow,
   SubmittedRow,
   TaskAttempt,
   WriteResultRow,
+  WriteRow,
 } from "./messages.js";
-import { unpackWriteResults } from "./pack-write-results.js";
-import { packWrites, transferable } from "./pack-writes.js";
+import { packWrites, transferable, unpackWriteResults } from "./pack-writes.js";
 import { ThreadCalls } from "./thread-calls.js";
 
 interface SqliteOptions {
@@ -203,3 +207,77 @@ function submitted(write: Write | undefined, row: SubmittedRow, now: number): Wr
   const { op, taskRange, replaced } = row;
   return { op, job, ...(taskRange && { taskRange }), ...(replaced && { replaced }) };
 }
+
+// A job's spec as stored: one MessagePack value, which may hold bytes where JSON could not.
+
+function encodeSpec(spec: JobSpec): Uint8Array {
+  // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
+  return new Uint8Array(pack(spec));
+}
+
+export function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
+  const { op, id, job, lease, rangeId } = write;
+  const { name, count, held, batchKey = null, idempotencyKey = null } = job;
+  const { pool } = job.requirement;
+  const numbered = id === undefined ? {} : { id };
+  const { key = null, keyForMs = null, ifExists = "return", keepMs = null, keepFailedMs = keepMs } = job;
+  const row = {
+    ...{ op, ...numbered, spec: encodeSpec(job), name, pool, batchKey, idempotencyKey, count, held, lease, rangeId },
+    ...{ key, keyForMs, ifExists, keepMs, keepFailedMs, open: job.open === true },
+    notBefore: isParked(job) ? (job.notBefore ?? null) : null,
+    relative: job.delayMs !== undefined,
+  };
+  return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
+}
+
+export function editRow({ append, ...write }: Extract<Write, { op: "edit" }>): EditRow {
+  if (append === undefined) return write;
+  const { entries, ...places } = append;
+  return { ...write, append: { ...places, ...(entries === undefined ? {} : { chunks: chunkEntries(entries) }) } };
+}
+
+export function scheduleRow({
+  op,
+  changes,
+}: Extract<Write, { op: "schedule" }>): Extract<WriteRow, { op: "schedule" }> {
+  return {
+    op,
+    changes: changes.map(({ name, expected, next, writes }) => ({
+      name,
+      expected,
+      ...(next === undefined
+        ? {}
+        : {
+            next: {
+              revision: next.revision,
+              nextAt: next.nextAt ?? null,
+              spec: next.spec === undefined ? null : encodeSchedule(next.spec),
+              state: JSON.stringify(next.state),
+            },
+          }),
+      writes: writes.map((write) => (write.op === "submit" ? submitRow(write) : write)),
+    })),
+  };
+}
+
+export function jobFrom(row: JobRow): Job {
+  const spec: JobSpec = unpack(row.spec);
+  const { count, open, changes } = row;
+  return {
+    ...currentSpec(spec, { count, open: open === 1, changes: changes === null ? null : JSON.parse(changes) }),
+    id: row.id,
+    created: row.created,
+    held: row.held === 1,
+    hasEntries: row.hasEntries === 1,
+    cursor: row.cursor,
+    cancels: JSON.parse(row.cancels),
+    ...(row.reason === null ? {} : { reason: row.reason }),
+    counters: { succeeded: row.succeeded, failed: row.failed, cancelled: row.cancelled },
+    ...(row.notBefore === null || row.endedAt !== null ? {} : { delayed: true }),
+    ...(row.endedAt === null || row.endedState === null ? {} : { ended: { at: row.endedAt, state: row.endedState } }),
+  };
+}
+
+/** The job that a submission has become. */
+const submittedJob = (write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job =>
+  newJob(write.job, row.id, write.entries !== undefined, row.taskRange === undefined ? 0 : row.taskRange.last + 1, now);

@@ -1,6 +1,6 @@
 /**
  * What passes between the broker's event loop and the database's thread. Everything here is plain data, cheap to clone;
- * the writes and results that come by the thousand are sent as numbers (pack-writes.ts, pack-write-results.ts).
+ * the writes and results that come by the thousand are sent as numbers (pack-writes.ts).
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, TaskIndex, TaskRangeId } from "../../model/ids.js";
@@ -40,7 +40,7 @@ export interface SubmittedRow {
   readonly replaced?: { readonly job: JobId; readonly progress?: Progress };
 }
 
-export interface PromotedRow {
+interface PromotedRow {
   readonly op: "promote";
   readonly jobs: readonly JobRow[];
 }

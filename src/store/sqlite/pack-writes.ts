@@ -7,10 +7,11 @@
  * The numbers begin with one code a write; behind the code of a claim, settle or output stand its fields.
  */
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
-import type { OutputStream, TaskEnd, TaskResult } from "../../model/outcome.js";
-import type { OutputChunk, Write } from "../../model/store.js";
-import { withOwnBytes } from "../small-output.js";
-import type { EditRow, SubmitRow, WriteRow } from "./messages.js";
+import type { JobEnd } from "../../model/job.js";
+import type { OutputStream, TaskResult } from "../../model/outcome.js";
+import type { OutputChunk, Progress, Write } from "../../model/store.js";
+import { STATES, withOwnBytes } from "../result-rows.js";
+import type { EditRow, SubmitRow, WriteResultRow, WriteRow } from "./messages.js";
 
 type Output = Extract<Write, { op: "output" }>;
 /** A claim with limits is rare enough to be cloned. */
@@ -32,7 +33,6 @@ const SETTLE_FIELDS = 5;
 const RESULT_FIELDS = 14;
 const CHUNK_FIELDS = 6;
 const NONE = -1;
-const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 type Submit = Extract<Write, { op: "submit" }>;
@@ -274,4 +274,78 @@ class Texts {
     this.#lastPosition = position;
     return position;
   }
+}
+
+// The results of a batch, for the way back to the main thread: frequent ones as numbers, the others as they are.
+
+type Frequent = Extract<WriteResultRow, { op: "claim" | "settle" | "replace" }>;
+
+/** A claim with entries is no more frequent than they are large. */
+type PlainResult = Exclude<WriteResultRow, Frequent> | Extract<WriteResultRow, { op: "claim" }>;
+
+const isFrequent = (result: WriteResultRow): result is Frequent =>
+  result.op === "settle" || result.op === "replace" || (result.op === "claim" && result.entries === undefined);
+
+export interface PackedWriteResults {
+  /** A code for each result, for some followed by a job's counters and end. */
+  readonly numbers: Float64Array;
+  readonly plain: readonly PlainResult[];
+}
+
+const LOST = 1;
+const PROGRESS = 2;
+const OPS: readonly Frequent["op"][] = ["claim", "settle", "replace"];
+const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
+/** A code is the op's position + 1, times this, plus LOST and PROGRESS where they apply. */
+const OP = 4;
+const MAX_FIELDS = 5;
+
+export function packWriteResults(results: readonly WriteResultRow[]): PackedWriteResults {
+  const numbers = new Float64Array(results.length * MAX_FIELDS);
+  const plain: PlainResult[] = [];
+  let at = 0;
+  for (const result of results) {
+    if (!isFrequent(result)) {
+      numbers[at++] = PLAIN;
+      plain.push(result);
+      continue;
+    }
+    const progress = result.op === "claim" ? undefined : result.progress;
+    numbers[at++] =
+      (OPS.indexOf(result.op) + 1) * OP + (result.lost ? LOST : 0) + (progress === undefined ? 0 : PROGRESS);
+    if (progress === undefined) continue;
+    numbers[at++] = progress.counters.succeeded;
+    numbers[at++] = progress.counters.failed;
+    numbers[at++] = progress.counters.cancelled;
+    numbers[at++] = progress.ended === undefined ? -1 : ENDS.indexOf(progress.ended);
+  }
+  return { numbers: numbers.slice(0, at), plain };
+}
+
+export function unpackWriteResults(packed: PackedWriteResults): WriteResultRow[] {
+  const { numbers } = packed;
+  const plain = packed.plain.values();
+  const results: WriteResultRow[] = [];
+  let at = 0;
+  const next = (): number => numbers[at++] ?? Number.NaN;
+  while (at < numbers.length) {
+    const code = next();
+    const op = OPS[Math.floor(code / OP) - 1];
+    if (op === undefined) {
+      const result = plain.next();
+      if (!result.done) results.push(result.value);
+      continue;
+    }
+    const lost = (code & LOST) !== 0;
+    if (op === "claim") results.push({ op, lost });
+    else if ((code & PROGRESS) === 0) results.push({ op, lost });
+    else results.push({ op, lost, progress: progressFrom(next(), next(), next(), next()) });
+  }
+  return results;
+}
+
+function progressFrom(succeeded: number, failed: number, cancelled: number, end: number): Progress {
+  const counters = { succeeded, failed, cancelled };
+  const ended = ENDS[end];
+  return ended === undefined ? { counters } : { counters, ended };
 }

@@ -4,13 +4,8 @@ import type { Counters } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { EndCounts, ResultOptions, TaskUsage } from "../../model/store.js";
-import { decodeSmallOutput, encodeSmallOutput } from "../small-output.js";
+import { encodeSmallOutput, type ResultRow, resultFrom, STATES, stateNumber } from "../result-rows.js";
 import type { Database, Statement } from "./database.js";
-
-/** How a task ended, by the number that the tables have for it. */
-export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
-
-export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
 
 /** The table, with an index hint, and the condition for results of one state. */
 export interface StateQuery {
@@ -57,25 +52,6 @@ SELECT CAST(4 * log2(max(ended - started, 1)) + 1e-9 AS INTEGER) AS step, count(
        coalesce(sum(cpu_ms), 0) AS cpuMs, coalesce(max(peak_memory), 0) AS peakMemory, min(started) AS firstStart
 FROM result WHERE job = ? AND idx BETWEEN ? AND ? GROUP BY step ORDER BY step`;
 const EARLIER = `${selectFrom("earlier_attempt", "earlier_attempt", `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`)} WHERE job = ? AND idx = ? ORDER BY attempt`;
-
-interface ResultRow {
-  readonly index: TaskIndex;
-  readonly attempt: number;
-  readonly state: number;
-  readonly worker: string;
-  readonly started: number;
-  readonly ended: number;
-  readonly outputBytes: number;
-  readonly code: number | null;
-  readonly signal: string | null;
-  readonly timedOut: number | null;
-  readonly error: string | null;
-  readonly output: Uint8Array | null;
-  readonly valueBytes: number | null;
-  readonly value?: Uint8Array | null;
-  readonly cpuMs: number | null;
-  readonly peakMemory: number | null;
-}
 
 export class ResultTable {
   readonly #names: WorkerNumbers;
@@ -192,23 +168,6 @@ export class ResultTable {
 }
 
 type Value = number | string | Uint8Array | null;
-
-function resultFrom(row: ResultRow): TaskResult {
-  const { code, signal, timedOut, error, output, valueBytes, value, cpuMs, peakMemory, state, ...rest } = row;
-  return {
-    ...rest,
-    state: STATES[state] ?? "failed",
-    ...(code === null ? {} : { code }),
-    ...(signal === null ? {} : { signal }),
-    ...(timedOut === null ? {} : { timedOut: timedOut === 1 }),
-    ...(error === null ? {} : { error }),
-    ...(output === null ? {} : { output: decodeSmallOutput(output) }),
-    ...(valueBytes === null ? {} : { valueBytes }),
-    ...(value == null ? {} : { value }),
-    ...(cpuMs === null ? {} : { cpuMs }),
-    ...(peakMemory === null ? {} : { peakMemory }),
-  };
-}
 
 /** Results name their worker by number; the names are kept once. */
 const INSERT = "INSERT INTO worker (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING id";

@@ -1,9 +1,9 @@
 /** Table schedule: which rows are due, and changes that depend on a row's revision. */
 import type { ScheduleQuery } from "../../model/schedule.js";
 import type { ScheduleRow } from "../schedule-rows.js";
-import type { BatchContext } from "./batch-context.js";
 import type { Database, Statement } from "./database.js";
-import type { ScheduleChangeRow, ScheduleResultRow, ScheduleRows, WriteResultRow, WriteRow } from "./messages.js";
+import type { ScheduleChangeRow, ScheduleRows, WriteResultRow, WriteRow } from "./messages.js";
+import type { BatchContext, Operation } from "./operations/index.js";
 
 const SELECT =
   "SELECT name, revision, next_at AS nextAt, spec, state, last_job AS lastJob, former_job AS formerJob FROM schedule";
@@ -45,10 +45,7 @@ const DELETE = "DELETE FROM schedule WHERE name = ?";
 type Apply = (write: WriteRow, batch: BatchContext) => WriteResultRow;
 
 /** `due` is not compared: the only broker of this store has decided by its own clock. */
-export function prepareSchedule(
-  db: Database,
-  apply: Apply,
-): (changes: readonly ScheduleChangeRow[], batch: BatchContext) => ScheduleResultRow {
+export function prepareSchedule(db: Database, apply: Apply): Operation<"schedule"> {
   const revision = db.prepare(REVISION);
   const insert = db.prepare(INSERT);
   const update = db.prepare(UPDATE);
@@ -62,8 +59,8 @@ export function prepareSchedule(
     else insert.run(name, next.revision, next.nextAt, next.spec, next.state);
     return true;
   };
-  return (changes, batch) => ({
-    op: "schedule",
+  return ({ op, changes }, batch) => ({
+    op,
     changes: changes.map((one) => {
       const changed = change(one);
       const results = changed ? one.writes.map((write) => apply(write, batch)) : [];

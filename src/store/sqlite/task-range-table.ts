@@ -1,29 +1,11 @@
-import type { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
+import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { rangesOf } from "../../model/ranges.js";
 import type { ClaimedRange, Epoch, TaskRange } from "../../model/store.js";
+import { type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 import type { Database } from "./database.js";
 
 export const TASK_RANGE_COLUMNS =
   "id, job, first, last, attempt, failures, crashes, not_before AS notBefore, wait_ms AS waitMs, avoid, worker";
-
-export interface TaskRangeRow {
-  readonly id: TaskRangeId;
-  readonly job: JobId;
-  readonly first: number;
-  readonly last: number;
-  readonly attempt: number;
-  readonly failures: number;
-  readonly crashes: number;
-  readonly notBefore: number;
-  readonly waitMs: number | null;
-  readonly avoid: WorkerId | null;
-  readonly worker: WorkerId | null;
-}
-
-export function taskRangeFrom({ waitMs, avoid, worker, ...row }: TaskRangeRow): TaskRange {
-  const wait = waitMs === null ? {} : { waitMs };
-  return { ...row, ...wait, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
-}
 
 const INSERT = `
 INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch)

@@ -1,6 +1,9 @@
 /** The database's thread: answers calls one after the other, in the order in which they came. */
+import * as fs from "node:fs";
+import { dirname } from "node:path";
 import { parentPort } from "node:worker_threads";
-import { LaboroError } from "../../base/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { writeFully } from "../../base/files/durable.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
 import type { ScheduleQuery } from "../../model/schedule.js";
@@ -8,9 +11,7 @@ import type { JobFilter, OutputOptions, ResultOptions } from "../../model/store.
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
 import type { RecoveredRows, StoreLog, TaskAttempt, ThreadReply } from "./messages.js";
-import { packWriteResults } from "./pack-write-results.js";
-import { type PackedWrites, unpackWrites } from "./pack-writes.js";
-import { extendWal } from "./wal-file.js";
+import { type PackedWrites, packWriteResults, unpackWrites } from "./pack-writes.js";
 
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");
@@ -54,7 +55,7 @@ export type Calls = {
   close: { args: object; result: undefined };
 };
 
-export type ThreadRequest = {
+type ThreadRequest = {
   [Name in keyof Calls]: { id: number; call: Name; args: Calls[Name]["args"] };
 }[keyof Calls];
 
@@ -99,4 +100,40 @@ function answer({ call, args }: ThreadRequest): unknown {
   engine.close();
   engine = undefined;
   return undefined;
+}
+
+// Extends SQLite's log before the space is needed. A commit that makes the log longer has to store the new length too, which doubles
+// the time of its fsync; a commit that overwrites existing bytes does not. So when the thread is idle, the log is extended piece by
+// piece to the size that it reaches between two checkpoints. SQLite ignores what follows its last frame: the checksums do not match.
+
+/** 4,096 pages with their frame headers, and a little more. */
+const TARGET_BYTES = 17 * 1024 * 1024;
+const PIECE = 1024 * 1024;
+/** On a disk with less free space than this the log is not extended. */
+const MIN_FREE_DISK = 1024 * 1024 * 1024;
+
+/** Extends the log by one piece; false once it is long enough. Called in the thread that writes the log, so the two never overlap. */
+function extendWal(path: string): boolean {
+  const log = `${path}-wal`;
+  let fd: number;
+  try {
+    fd = fs.openSync(log, "r+");
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return false;
+    throw cause;
+  }
+  try {
+    const { size } = fs.fstatSync(fd);
+    if (size >= TARGET_BYTES || !hasFreeDisk(dirname(path))) return false;
+    writeFully(fd, Buffer.alloc(Math.min(PIECE, TARGET_BYTES - size)), size);
+    fs.fdatasyncSync(fd);
+    return true;
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+function hasFreeDisk(dir: string): boolean {
+  const { bavail, bsize } = fs.statfsSync(dir);
+  return bavail * bsize > MIN_FREE_DISK;
 }

@@ -4,12 +4,11 @@
  * open jobs, with dead rows among them.
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { LOCK_TASK_RANGES } from "../../../src/store/postgres/locks.js";
+import { LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
 import { CLAIM } from "../../../src/store/postgres/operations/claim.js";
-import { LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/end-jobs.js";
-import { RELEASE } from "../../../src/store/postgres/operations/release.js";
-import { replaceStatement } from "../../../src/store/postgres/operations/replace.js";
-import { settleStatement } from "../../../src/store/postgres/operations/settle.js";
+import { RELEASE } from "../../../src/store/postgres/operations/lease.js";
+import { replaceStatement, settleStatement } from "../../../src/store/postgres/operations/settle.js";
+import { LOCK_TASK_RANGES } from "../../../src/store/postgres/write-batch.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
 const postgresHarness = databaseOfFile();

@@ -9,26 +9,27 @@ import { ENTRIES } from "../../../src/store/postgres/entry-cache.js";
 import { HEARTBEAT, JOB_SUMMARIES } from "../../../src/store/postgres/group.js";
 import { conditionsOf, JOB, KEEP_OVER, OWN_KEEP_OVER, pageOfJobs } from "../../../src/store/postgres/job-rows.js";
 import { ADD_STARTS, LIMIT_USE } from "../../../src/store/postgres/limit-rows.js";
-import { LOCK_LIMITS, LOCK_SCHEDULES, LOCK_TASK_RANGES, lockJobs } from "../../../src/store/postgres/locks.js";
-import { CANCEL, HOLD } from "../../../src/store/postgres/operations/cancel.js";
+import { CANCEL, HOLD, LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
 import { ADOPT, CLAIM, HELD } from "../../../src/store/postgres/operations/claim.js";
-import { LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/end-jobs.js";
-import { FREE_KEYS, KEY_HOLDERS } from "../../../src/store/postgres/operations/job-keys.js";
-import { leaseStatement } from "../../../src/store/postgres/operations/lease.js";
-import { APPEND } from "../../../src/store/postgres/operations/output.js";
-import { NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/promote.js";
-import { RELEASE } from "../../../src/store/postgres/operations/release.js";
-import { replaceStatement } from "../../../src/store/postgres/operations/replace.js";
+import { NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/edit.js";
+import { leaseStatement, RELEASE } from "../../../src/store/postgres/operations/lease.js";
+import { APPEND, FIND_OUTPUT, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/operations/output.js";
 import {
   CHANGE_SCHEDULES,
   DUE_SCHEDULES,
   EARLIEST_SCHEDULE,
   SET_SCHEDULE_JOBS,
 } from "../../../src/store/postgres/operations/schedule.js";
-import { settleStatement } from "../../../src/store/postgres/operations/settle.js";
-import { FIND_SUBMITTED, INSERT_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
-import { FIND_OUTPUT, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/output-rows.js";
+import { replaceStatement, settleStatement } from "../../../src/store/postgres/operations/settle.js";
+import {
+  FIND_SUBMITTED,
+  FREE_KEYS,
+  INSERT_ENTRIES,
+  KEY_HOLDERS,
+  SUBMIT,
+} from "../../../src/store/postgres/operations/submit.js";
 import { EARLIER, ENDS, pageOfResults } from "../../../src/store/postgres/result-columns.js";
+import { LOCK_LIMITS, LOCK_SCHEDULES, LOCK_TASK_RANGES, lockJobs } from "../../../src/store/postgres/write-batch.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
 const postgresHarness = databaseOfFile();

@@ -1,6 +1,6 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { MIGRATIONS, migrate, schemaVersion } from "../../../src/store/sqlite/migrations/index.js";
+import { MIGRATIONS, migrate, schemaVersion } from "../../../src/store/sqlite/migrations.js";
 
 let db: InstanceType<typeof DatabaseSync>;
 beforeEach(() => {

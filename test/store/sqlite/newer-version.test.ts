@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, it } from "vitest";
-import { MIGRATIONS } from "../../../src/store/sqlite/migrations/index.js";
+import { MIGRATIONS } from "../../../src/store/sqlite/migrations.js";
 import { sqliteHarness } from "./harness.js";
 
 it("refuses the data directory of a newer laboro and leaves it as it is", async () => {

@@ -7,8 +7,8 @@ import {
   OWN_KEEP_OVER,
   pageOfJobs,
 } from "../../../src/store/sqlite/job-table.js";
-import { migrate } from "../../../src/store/sqlite/migrations/index.js";
-import { DUE as DUE_JOBS } from "../../../src/store/sqlite/operations/promote.js";
+import { migrate } from "../../../src/store/sqlite/migrations.js";
+import { DUE as DUE_JOBS } from "../../../src/store/sqlite/operations/edit.js";
 import { ANY_STATE, pageOfResults, stateQuery } from "../../../src/store/sqlite/result-table.js";
 import { DUE as DUE_SCHEDULES, EARLIEST } from "../../../src/store/sqlite/schedule-table.js";
 

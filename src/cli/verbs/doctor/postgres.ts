@@ -1,7 +1,6 @@
 /** Checks of a PostgreSQL database for brokers. */
 import { shortDuration } from "../../../base/format.js";
-import { type Client, CONNECTIONS_PER_BROKER, Connections } from "../../../store/postgres/connections.js";
-import { storeFailure } from "../../../store/postgres/failures.js";
+import { type Client, CONNECTIONS_PER_BROKER, Connections, storeFailure } from "../../../store/postgres/connections.js";
 import { MIGRATIONS, schemaVersion } from "../../../store/postgres/migrations/index.js";
 
 /** The first version with multiranges. */

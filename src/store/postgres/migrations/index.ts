@@ -4,8 +4,7 @@
  */
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
-import { initialSchema } from "./001-initial-schema.js";
-import { submitChecks, submitFunction } from "./submit-function.js";
+import { initialSchema, submitChecks, submitFunction } from "./001-initial-schema.js";
 
 /** Jobs that take more tasks, and what of jobs was changed after their submission. */
 const editedJobs = `

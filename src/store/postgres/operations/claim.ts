@@ -4,12 +4,11 @@
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import type { Range } from "../../../model/ranges.js";
-import { booleanArray, numberArray, textArray, validText } from "../arrays.js";
+import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "../job-rows.js";
 import { addStarts } from "../limit-rows.js";
 import type { IndexedWrite } from "../stages.js";
 import { type BatchContext, MustRunSeparately } from "../stages.js";
-import { OWN_EPOCH, owned } from "../statements.js";
-import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "../task-range-rows.js";
+import { booleanArray, numberArray, numberColumns, OWN_EPOCH, owned, textColumns, validText } from "../statements.js";
 
 /** $1 task ranges to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
 const CUTS = "unnest($1::bigint[], $2::int[], $3::int[], $4::boolean[]) AS c (id, first, last, several)";
@@ -54,16 +53,13 @@ interface Cut extends Range {
 
 export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"claim">[]): Promise<void> {
   const cuts = cutsOf(writes);
+  const claims = writes.map(({ write }) => write);
   const started = addStarts(batch.session, writes);
   const rows = await batch.session.send<FoundRange>(CLAIM, [
     numberArray([...cuts.keys()]),
     ...columnsOf([...cuts.values()]),
-    numberArray(writes.map(({ write }) => write.from)),
-    numberArray(writes.map(({ write }) => write.rangeId)),
-    numberArray(writes.map(({ write }) => write.first)),
-    numberArray(writes.map(({ write }) => write.last)),
-    numberArray(writes.map(({ write }) => write.attempt)),
-    textArray(writes.map(({ write }) => write.worker)),
+    ...numberColumns(claims, "from", "rangeId", "first", "last", "attempt"),
+    ...textColumns(claims, "worker"),
     ...columnsOf(writes.flatMap(({ write }) => cuts.get(write.from) ?? [])),
   ]);
   await started;
@@ -97,8 +93,7 @@ function cutsOf(writes: readonly IndexedWrite<"claim">[]): Map<TaskRangeId, Cut>
 }
 
 const columnsOf = (cuts: readonly Cut[]): string[] => [
-  numberArray(cuts.map(({ first }) => first)),
-  numberArray(cuts.map(({ last }) => last)),
+  ...numberColumns(cuts, "first", "last"),
   booleanArray(cuts.map(({ several }) => several)),
 ];
 

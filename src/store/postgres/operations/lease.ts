@@ -1,16 +1,25 @@
-/** Tasks granted to this broker: released ones in task order, then tasks from a job's cursor on. */
-import type { JobId } from "../../../model/ids.js";
+/** Tasks granted to this broker: released ones in task order, then tasks from a job's cursor on. Task ranges released again. */
+import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { limitKeys } from "../../../model/limit.js";
 import { sizeOf } from "../../../model/ranges.js";
 import type { TaskRange, WriteResult } from "../../../model/store.js";
-import { numberArray, textArray } from "../arrays.js";
+import { type TaskRangeRow, taskRangeFrom } from "../../task-range-rows.js";
+import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS } from "../job-rows.js";
 import { isLimitedLease, LimitRooms } from "../limit-rows.js";
-import type { BatchContext, IndexedWrite } from "../stages.js";
-import { dueAt, OWN_EPOCH } from "../statements.js";
-import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
+import type { BatchContext, IndexedWrite, StageProgress } from "../stages.js";
+import {
+  addToJobCounters,
+  dueAt,
+  markChanged,
+  numberArray,
+  numberColumns,
+  OWN_EPOCH,
+  owned,
+  textArray,
+} from "../statements.js";
 
 /**
- * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; where any are `limited`, $5 their limits. The rows of the jobs are locked (locks.ts), so
+ * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; where any are `limited`, $5 their limits. The rows of the jobs are locked (write-batch.ts), so
  * that their cursors do not change; task ranges that another transaction has locked are skipped.
  */
 export const leaseStatement = (limited: boolean): string => `
@@ -78,10 +87,11 @@ async function leaseUpTo(
   writes: readonly IndexedWrite<"lease">[],
   names: readonly (string | null)[],
 ): Promise<void> {
+  const plain = writes.map(({ write }) => write);
   const rows = await batch.session.send<Row>(leaseStatement(names.length > 0), [
-    numberArray(writes.map(({ write }) => write.job)),
-    numberArray(writes.map(({ write }) => Math.max(0, write.max))),
-    numberArray(writes.map(({ write }) => write.rangeId)),
+    ...numberColumns(plain, "job"),
+    numberArray(plain.map(({ max }) => Math.max(0, max))),
+    ...numberColumns(plain, "rangeId"),
     batch.now,
     ...(names.length > 0 ? [textArray(names)] : []),
   ]);
@@ -97,5 +107,52 @@ async function leaseUpTo(
     const { op, job } = write;
     const taskRanges = (granted.get(job) ?? []).sort((a, b) => a.first - b.first);
     batch.writeResults[at] = { op, job, taskRanges, mayLease: mayLease.has(job) };
+  }
+}
+
+// Waiting task ranges released for any broker. Cancelled tasks at their ends leave them, and are counted.
+
+/** Releases the task ranges that match `condition`. Returns each with the number of tasks that left it. */
+export const releaseStatement = (condition: string): string => `
+WITH freed AS MATERIALIZED (
+  SELECT p.id, p.job, p.last - p.first + 1 AS size, int4multirange(int4range(p.first, p.last + 1)) - j.cancels AS stays
+  FROM laboro.task_range p JOIN laboro.job j ON j.id = p.job
+  WHERE ${condition} AND p.worker IS NULL),
+sizes AS MATERIALIZED (SELECT id, job, size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END AS cancelled FROM freed),
+released AS (
+  UPDATE laboro.task_range p SET epoch = NULL, first = lower(f.stays), last = upper(f.stays) - 1
+  FROM freed f WHERE p.id = f.id AND NOT isempty(f.stays)),
+gone AS (DELETE FROM laboro.task_range p USING freed f WHERE p.id = f.id AND isempty(f.stays)),
+changed AS (${markChanged("SELECT job FROM freed")}),
+counted AS (
+  SELECT job, 0 AS bytes, 0 AS succeeded, 0 AS failed, sum(cancelled) AS cancelled FROM sizes GROUP BY job HAVING sum(cancelled) > 0),
+summed AS (${addToJobCounters("counted")})
+SELECT id, job, cancelled FROM sizes`;
+
+export const RELEASE = releaseStatement(`p.id = ANY($1::bigint[]) AND ${owned("p")}`);
+
+export interface ReleasedRange {
+  readonly id: TaskRangeId;
+  readonly job: JobId;
+  readonly cancelled: number;
+}
+
+/** Gives the jobs of which cancelled tasks left. */
+export async function release(
+  batch: BatchContext,
+  stageProgress: StageProgress,
+  writes: readonly IndexedWrite<"release">[],
+): Promise<void> {
+  const names = numberArray(writes.map(({ write }) => write.rangeId));
+  const rows = await batch.session.send<ReleasedRange>(RELEASE, [names]);
+  const freed = new Map(rows.map((row) => [row.id, row]));
+  for (const { at, write } of writes) {
+    const { op, rangeId } = write;
+    const row = freed.get(rangeId);
+    // Released twice in one batch, it is lost the second time.
+    freed.delete(rangeId);
+    const counted = row !== undefined && row.cancelled > 0;
+    batch.writeResults[at] = { op, lost: row === undefined, ...(counted ? { job: row.job } : {}) };
+    if (counted) stageProgress.add(at, row.job, { cancelled: row.cancelled });
   }
 }

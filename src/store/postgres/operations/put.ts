@@ -1,7 +1,7 @@
 /** A small text under its key. */
-import { validText } from "../arrays.js";
+
 import type { BatchContext, IndexedWrite } from "../stages.js";
-import { OWN_EPOCH } from "../statements.js";
+import { OWN_EPOCH, validText } from "../statements.js";
 
 /** Brokers that change the same key wait for each other, also where it has no row yet that could be locked. */
 const LOCK_KEY = `SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(10) || $2::text, 5429))`;

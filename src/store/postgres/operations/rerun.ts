@@ -14,13 +14,13 @@ import {
   type Ranges,
 } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
-import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../rerun-ranges.js";
-import { multirange, numberArray, rangesFrom } from "../arrays.js";
+import { stateNumber } from "../../result-rows.js";
+import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../task-range-rows.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
-import { RESULT_COLUMNS, stateNumber } from "../result-columns.js";
+import { RESULT_COLUMNS } from "../result-columns.js";
 import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
-import { addToJobCounters, OWN_EPOCH, SET_CHANGED } from "../statements.js";
-import { holderOf, SET_HOLDER } from "./job-keys.js";
+import { addToJobCounters, multirange, numberArray, OWN_EPOCH, rangesFrom, SET_CHANGED } from "../statements.js";
+import { holderOf, SET_HOLDER } from "./submit.js";
 
 const FIND = `
 SELECT cursor, cancels::text, key, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held

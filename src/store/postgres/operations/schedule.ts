@@ -1,16 +1,22 @@
-/** Changes of schedules, each with the writes of its run: both or neither. Their rows are locked (locks.ts). */
+/** Changes of schedules, each with the writes of its run: both or neither. Their rows are locked (write-batch.ts). */
 import { JobId } from "../../../model/ids.js";
 import type { RunWrite, ScheduleChange, SchedulePage, ScheduleQuery } from "../../../model/schedule.js";
 import type { WriteResult } from "../../../model/store.js";
 import { encodeSchedule, jobOfRun, type ScheduleRow, scheduleFrom } from "../../schedule-rows.js";
-import { ConcatenatedBytes, numberArray, textArray, validText } from "../arrays.js";
 import { NEXT_JOBS } from "../assigned-numbers.js";
 import type { Session } from "../connections.js";
 import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
 import { StageProgress } from "../stages.js";
-import { OWN_EPOCH } from "../statements.js";
-import { cancel } from "./cancel.js";
-import { totalsOf } from "./end-jobs.js";
+import {
+  ConcatenatedBytes,
+  numberArray,
+  numberColumns,
+  OWN_EPOCH,
+  textArray,
+  textColumns,
+  validText,
+} from "../statements.js";
+import { cancel, totalsOf } from "./cancel.js";
 import { submit } from "./submit.js";
 
 /** $1 the specs, concatenated; $2 to $9 the changes. A change without a state removes the row. */
@@ -74,9 +80,8 @@ function parameters(changes: readonly ScheduleChange[]): (string | Uint8Array)[]
   );
   return [
     specs.bytes,
-    textArray(changes.map(({ name }) => name)),
-    numberArray(changes.map(({ expected }) => expected)),
-    numberArray(changes.map(({ due }) => due ?? null)),
+    ...textColumns(changes, "name"),
+    ...numberColumns(changes, "expected", "due"),
     numberArray(changes.map(({ next }) => next?.revision ?? null)),
     numberArray(changes.map(({ next }) => next?.nextAt ?? null)),
     numberArray(places.map((place) => place?.start ?? null)),

@@ -1,14 +1,73 @@
-/** New jobs, each one row however many tasks it has. */
+/** New jobs, each one row however many tasks it has; and which job has a key. */
 import { pack } from "msgpackr";
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
-import { isParked, type Job, newJob } from "../../../model/job.js";
-import type { TaskRange } from "../../../model/store.js";
+import { isParked, type Job, jobEnd, newJob } from "../../../model/job.js";
+import { ALL_TASKS } from "../../../model/ranges.js";
+import type { Progress, TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
-import { booleanArray, ConcatenatedBytes, numberArray, textArray, validText } from "../arrays.js";
 import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
-import { addToJobCounters, OWN_EPOCH } from "../statements.js";
-import { FREE_KEYS, KEY_HOLDERS, type KeyHolder, takeKey } from "./job-keys.js";
+import {
+  addToJobCounters,
+  booleanArray,
+  ConcatenatedBytes,
+  multirange,
+  numberArray,
+  numberColumns,
+  OWN_EPOCH,
+  textArray,
+  textColumns,
+  validText,
+} from "../statements.js";
+import { CANCEL, totalsOf } from "./cancel.js";
+
+/** A job that has ended keeps its key until its time is over and another job asks for it. $1 keys, $2 now. In one order at every broker. */
+export const FREE_KEYS = `
+UPDATE laboro.job SET has_key = false WHERE id IN (
+  SELECT j.id FROM laboro.job j JOIN laboro.job_state s ON s.job = j.id
+  WHERE j.key = ANY($1::text[]) AND j.has_key AND s.ended_at IS NOT NULL AND ${OWN_EPOCH} > 0
+    AND (coalesce(j.key_for_ms, 0) = 0 OR s.ended_at + j.key_for_ms <= $2::float8)
+  ORDER BY j.id FOR UPDATE OF j)`;
+
+/** $1 keys. A statement of its own: only its snapshot has the jobs for which the one before has waited. */
+export const KEY_HOLDERS = `SELECT id, key FROM laboro.job WHERE key = ANY($1::text[]) AND has_key AND ${OWN_EPOCH} > 0`;
+const LOCK_HOLDER = `${KEY_HOLDERS} FOR UPDATE`;
+/** $1 job, $2 whether it has its key. */
+export const SET_HOLDER = `UPDATE laboro.job SET has_key = $2::boolean WHERE id = $1::bigint AND ${OWN_EPOCH} > 0`;
+
+interface KeyHolder {
+  readonly id: JobId;
+  readonly key: string;
+}
+
+export async function holderOf({ session, now }: BatchContext, key: string): Promise<JobId | undefined> {
+  const keys = textArray([key]);
+  const [, [holder]] = await Promise.all([
+    session.send(FREE_KEYS, [keys, now]),
+    session.send<KeyHolder>(LOCK_HOLDER, [keys]),
+  ]);
+  return holder?.id;
+}
+
+/** The job that has the key loses it and is cancelled, for job `by`. */
+async function takeKey(
+  batch: BatchContext,
+  key: string,
+  by: JobId,
+): Promise<{ readonly job: JobId; readonly progress?: Progress } | undefined> {
+  const job = await holderOf(batch, key);
+  if (job === undefined) return undefined;
+  const { session } = batch;
+  await Promise.all([
+    session.send(SET_HOLDER, [job, false]),
+    session.send(CANCEL, [job, multirange([ALL_TASKS]), `replaced by job ${by}`, false]),
+  ]);
+  const [totals] = await totalsOf(batch, new Set([job]));
+  if (totals === undefined) return { job };
+  const { succeeded, failed, cancelled, ended } = totals;
+  const counters = { succeeded, failed, cancelled };
+  return { job, progress: ended ? { counters, ended: jobEnd(counters) } : { counters } };
+}
 
 /** $1 now; $2 the specs, concatenated; $3 to $22 the jobs. A job with a key or an idempotency key that another has is not made. */
 export const SUBMIT = `
@@ -100,31 +159,30 @@ async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"su
   const making = batch.session.send<{ id: JobId }>(SUBMIT, [
     batch.now,
     specs.bytes,
-    numberArray(jobs.map(({ id }) => id)),
+    ...numberColumns(jobs, "id"),
     numberArray(specs.starts),
     numberArray(specs.lengths),
-    textArray(jobs.map(({ name }) => name)),
+    ...textColumns(jobs, "name"),
     textArray(jobs.map(({ requirement }) => requirement.pool)),
     textArray(jobs.map(({ batchKey }) => (batchKey === undefined ? null : validText(batchKey)))),
-    numberArray(jobs.map(({ count }) => count)),
+    ...numberColumns(jobs, "count"),
     booleanArray(jobs.map(({ hasEntries }) => hasEntries)),
     booleanArray(jobs.map(({ held }) => held)),
-    numberArray(jobs.map(({ cursor }) => cursor)),
-    numberArray(jobs.map(({ rangeId }) => rangeId)),
-    numberArray(jobs.map(({ bytes }) => bytes)),
-    textArray(jobs.map(({ idempotencyKey }) => idempotencyKey ?? null)),
-    textArray(jobs.map(({ key }) => key ?? null)),
-    numberArray(jobs.map(({ keyForMs }) => keyForMs ?? null)),
+    ...numberColumns(jobs, "cursor", "rangeId", "bytes"),
+    ...textColumns(jobs, "idempotencyKey", "key"),
+    ...numberColumns(jobs, "keyForMs"),
     numberArray(jobs.map((job) => (isParked(job) ? (job.notBefore ?? null) : null))),
     booleanArray(jobs.map(({ delayMs }) => delayMs !== undefined)),
-    numberArray(jobs.map(({ keepMs }) => keepMs ?? null)),
+    ...numberColumns(jobs, "keepMs"),
     numberArray(jobs.map(({ keepMs, keepFailedMs = keepMs }) => keepFailedMs ?? null)),
     booleanArray(jobs.map(({ open }) => open === true)),
   ]);
   sent.push(making);
   if (chunks.length > 0) {
-    const places = [chunks.map(({ job }) => job), chunks.map(({ first }) => first), chunks.map(({ last }) => last)];
-    const lists = [...places, entries.starts, entries.lengths].map(numberArray);
+    const lists = [
+      ...numberColumns(chunks, "job", "first", "last"),
+      ...[entries.starts, entries.lengths].map(numberArray),
+    ];
     sent.push(batch.session.send(INSERT_ENTRIES, [entries.bytes, ...lists]));
   }
   const ids = jobs.flatMap(({ idempotencyKey }) => (idempotencyKey === undefined ? [] : [idempotencyKey]));

@@ -9,11 +9,11 @@ import {
   type Ranges,
   union,
 } from "../../../model/ranges.js";
-import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
 import type { OutputTable } from "../output-table.js";
-import { prepareTrim } from "./release.js";
+import type { Operation } from "./index.js";
+import { prepareTrim } from "./lease.js";
 
 const FIND = "SELECT count, cursor, cancels, open FROM job WHERE id = ?";
 const CANCEL =

@@ -1,22 +1,15 @@
-/** Task ranges that change hands: claimed by a worker, adopted from an earlier start of the broker, replaced by what is left of them. */
+/** Task ranges that change hands: claimed by a worker, or adopted from an earlier start of the broker. */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
+import { LIMIT_BUCKET, type LimitStart, type Rate, ruleFrom, startTime } from "../../../model/limit.js";
 import type { Range } from "../../../model/ranges.js";
 import { entriesWithin } from "../../entry-chunks.js";
-import type { Operation } from "../batch-context.js";
-import type { Database } from "../database.js";
-import type { JobCounters } from "../job-counters.js";
+import type { TaskRangeRow } from "../../task-range-rows.js";
+import type { Database, Statement } from "../database.js";
 import type { JobTable } from "../job-table.js";
-import { LimitStarts } from "../limit-starts.js";
-import type { OutputTable } from "../output-table.js";
-import type { ResultTable } from "../result-table.js";
-import {
-  type InsertTaskRange,
-  prepareClaimedRange,
-  TASK_RANGE_COLUMNS,
-  type TaskRangeRow,
-} from "../task-range-table.js";
+import { prepareClaimedRange, TASK_RANGE_COLUMNS } from "../task-range-table.js";
+import type { Operation } from "./index.js";
 
 const FIND = `
 SELECT task_range.first, task_range.last, task_range.job, job.has_entries AS hasEntries
@@ -75,22 +68,41 @@ export function prepareAdopt(db: Database): Operation<"adopt"> {
   };
 }
 
-const REMOVE = "DELETE FROM task_range WHERE id = ? AND epoch = ?";
+// The recent starts of each limit with a rate. They are stored so that a restart of the broker does not exceed the rate.
 
-export function prepareReplace(
-  db: Database,
-  jobCounters: JobCounters,
-  results: ResultTable,
-  output: OutputTable,
-  insertTaskRange: InsertTaskRange,
-): Operation<"replace"> {
-  const remove = db.prepare(REMOVE);
-  return ({ op, job, rangeId, replacements, earlierAttempts, cancelled }, { epoch }) => {
-    if (remove.run(rangeId, epoch).changes === 0) return { op, lost: true };
-    for (const piece of replacements) insertTaskRange({ ...piece, job }, epoch);
-    results.insertEarlierAttempts(job, earlierAttempts);
-    output.saveReferences(job, earlierAttempts);
-    const progress = jobCounters.add(job, { succeeded: 0, failed: 0, cancelled });
-    return progress === undefined ? { op, lost: false } : { op, lost: false, progress };
-  };
+const RULE = `SELECT value FROM key_value WHERE bucket = '${LIMIT_BUCKET}' AND key = ?`;
+const ADD = `INSERT INTO limit_start (name, at, count) VALUES (?, ?, ?)
+  ON CONFLICT (name, at) DO UPDATE SET count = count + excluded.count`;
+const FORGET = "DELETE FROM limit_start WHERE name = ? AND at <= ?";
+
+export class LimitStarts {
+  readonly #rule: Statement;
+  readonly #add: Statement;
+  readonly #forget: Statement;
+  readonly #all: Statement;
+
+  constructor(db: Database) {
+    this.#rule = db.prepare(RULE);
+    this.#add = db.prepare(ADD);
+    this.#forget = db.prepare(FORGET);
+    this.#all = db.prepare("SELECT name, at, count FROM limit_start ORDER BY at");
+  }
+
+  add(names: readonly string[], count: number, now: number): void {
+    for (const name of names) {
+      const rate = this.#rateOf(name);
+      if (rate === undefined) continue;
+      this.#forget.run(name, now - rate.intervalMs);
+      this.#add.run(name, startTime(rate, now), count);
+    }
+  }
+
+  all(): LimitStart[] {
+    return this.#all.all();
+  }
+
+  #rateOf(name: string): Rate | undefined {
+    const row: { value: string } | undefined = this.#rule.get(name);
+    return row === undefined ? undefined : ruleFrom(row.value).rate;
+  }
 }

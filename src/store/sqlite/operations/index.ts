@@ -1,4 +1,5 @@
-import type { BatchContext, Operation } from "../batch-context.js";
+/** What the engine does with each kind of write. */
+import type { Epoch } from "../../../model/store.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
 import type { JobTable } from "../job-table.js";
@@ -8,15 +9,24 @@ import type { ResultTable } from "../result-table.js";
 import { prepareSchedule } from "../schedule-table.js";
 import type { InsertTaskRange } from "../task-range-table.js";
 import { prepareCancel, prepareHold, prepareRemove } from "./cancel.js";
-import { prepareAdopt, prepareClaim, prepareReplace } from "./claim.js";
-import { prepareEdit } from "./edit.js";
-import { prepareLease } from "./lease.js";
-import { preparePromote } from "./promote.js";
-import { preparePut } from "./put.js";
-import { prepareRelease } from "./release.js";
+import { prepareAdopt, prepareClaim } from "./claim.js";
+import { prepareEdit, preparePromote } from "./edit.js";
+import { prepareLease, prepareRelease } from "./lease.js";
 import { prepareRerun } from "./rerun.js";
-import { prepareSettle } from "./settle.js";
+import { prepareReplace, prepareSettle } from "./settle.js";
 import { prepareSubmit } from "./submit.js";
+
+/** What every write of one batch shares. */
+export interface BatchContext {
+  readonly epoch: Epoch;
+  readonly now: number;
+}
+
+/** One kind of write, with its statements prepared. */
+export type Operation<Op extends WriteRow["op"]> = (
+  write: Extract<WriteRow, { op: Op }>,
+  batch: BatchContext,
+) => Extract<WriteResultRow, { op: Op }>;
 
 export interface Tables {
   readonly db: Database;
@@ -27,61 +37,57 @@ export interface Tables {
   readonly insertTaskRange: InsertTaskRange;
 }
 
-export function prepareOperations(tables: Tables): (write: WriteRow, batch: BatchContext) => WriteResultRow {
-  const { db, jobCounters, jobs, results, output, insertTaskRange } = tables;
-  const lease = prepareLease(db, insertTaskRange);
-  const claim = prepareClaim(db, jobs);
-  const settle = prepareSettle(db, jobCounters, results, output);
-  const replace = prepareReplace(db, jobCounters, results, output, insertTaskRange);
-  const release = prepareRelease(db, jobCounters);
-  const adopt = prepareAdopt(db);
-  const hold = prepareHold(db);
-  const cancel = prepareCancel(db, jobCounters);
-  const submit = prepareSubmit(db, jobCounters, insertTaskRange, cancel);
-  const edit = prepareEdit(db, jobCounters, jobs);
-  const promote = preparePromote(db, jobCounters, jobs);
-  const rerun = prepareRerun(tables);
-  const remove = prepareRemove(db, jobCounters, output);
-  const put = preparePut(db);
-  // The bytes themselves were written before the transaction began.
-  const outputWritten: Operation<"output"> = ({ op }) => ({ op });
+type Apply = (write: WriteRow, batch: BatchContext) => WriteResultRow;
 
-  const apply = (write: WriteRow, batch: BatchContext): WriteResultRow => {
-    switch (write.op) {
-      case "submit":
-        return submit(write, batch);
-      case "lease":
-        return lease(write, batch);
-      case "claim":
-        return claim(write, batch);
-      case "settle":
-        return settle(write, batch);
-      case "replace":
-        return replace(write, batch);
-      case "release":
-        return release(write, batch);
-      case "adopt":
-        return adopt(write, batch);
-      case "hold":
-        return hold(write, batch);
-      case "cancel":
-        return cancel(write, batch);
-      case "edit":
-        return edit(write, batch);
-      case "rerun":
-        return rerun(write, batch);
-      case "promote":
-        return promote(write, batch);
-      case "remove":
-        return remove(write, batch);
-      case "put":
-        return put(write, batch);
-      case "output":
-        return outputWritten(write, batch);
-      case "schedule":
-        return schedule(write.changes, batch);
-    }
+type Operations = {
+  readonly [Op in WriteRow["op"]]: (write: Extract<WriteRow, { op: Op }>, batch: BatchContext) => WriteResultRow;
+};
+
+export function prepareOperations(tables: Tables): Apply {
+  const { db, jobCounters, jobs, results, output, insertTaskRange } = tables;
+  // An operation gets the writes of its name.
+  const apply: Apply = (write, batch) => (operations[write.op] as Apply)(write, batch);
+  const cancel = prepareCancel(db, jobCounters);
+  const operations: Operations = {
+    submit: prepareSubmit(db, jobCounters, insertTaskRange, cancel),
+    lease: prepareLease(db, insertTaskRange),
+    claim: prepareClaim(db, jobs),
+    settle: prepareSettle(db, jobCounters, results, output),
+    replace: prepareReplace(db, jobCounters, results, output, insertTaskRange),
+    release: prepareRelease(db, jobCounters),
+    adopt: prepareAdopt(db),
+    hold: prepareHold(db),
+    cancel,
+    edit: prepareEdit(db, jobCounters, jobs),
+    promote: preparePromote(db, jobCounters, jobs),
+    rerun: prepareRerun(tables),
+    remove: prepareRemove(db, jobCounters, output),
+    put: preparePut(db),
+    // The bytes themselves were written before the transaction began.
+    output: ({ op }) => ({ op }),
+    schedule: prepareSchedule(db, apply),
   };
-  const schedule = prepareSchedule(db, apply);
   return apply;
+}
+
+const FIND = "SELECT version FROM key_value WHERE bucket = ? AND key = ?";
+const UPSERT = `INSERT INTO key_value (bucket, key, version, value, updated_at) VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (bucket, key) DO UPDATE SET version = excluded.version, value = excluded.value, updated_at = excluded.updated_at`;
+const DELETE = "DELETE FROM key_value WHERE bucket = ? AND key = ?";
+
+function preparePut(db: Database): Operation<"put"> {
+  const find = db.prepare(FIND);
+  const upsert = db.prepare(UPSERT);
+  const remove = db.prepare(DELETE);
+  return ({ op, bucket, key, value, version: expected }, { now }) => {
+    const found: { version: number } | undefined = find.get(bucket, key);
+    const version = found?.version ?? 0;
+    if (expected !== undefined && expected !== version) return { op, stored: false, version };
+    if (value === null) {
+      remove.run(bucket, key);
+      return { op, stored: true, version: 0 };
+    }
+    upsert.run(bucket, key, version + 1, value, now);
+    return { op, stored: true, version: version + 1 };
+  };
 }

@@ -15,12 +15,12 @@ import {
   type Ranges,
 } from "../../../model/ranges.js";
 import type { Write } from "../../../model/store.js";
-import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../rerun-ranges.js";
-import type { Operation } from "../batch-context.js";
+import { STATES } from "../../result-rows.js";
+import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../task-range-rows.js";
 import type { Database } from "../database.js";
 import type { OutputTable } from "../output-table.js";
-import { RESULT_COLUMNS, STATES, type StateQuery, stateQuery } from "../result-table.js";
-import type { Tables } from "./index.js";
+import { RESULT_COLUMNS, type StateQuery, stateQuery } from "../result-table.js";
+import type { Operation, Tables } from "./index.js";
 import { prepareJobKeys } from "./submit.js";
 
 const FIND = "SELECT cursor, cancels, key, has_key AS hasKey FROM job WHERE id = ?";

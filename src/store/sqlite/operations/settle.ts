@@ -1,10 +1,12 @@
+/** Results of tasks, and task ranges that are replaced by what is left of them. */
 import type { TaskResult } from "../../../model/outcome.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
-import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
+import type { InsertTaskRange } from "../task-range-table.js";
+import type { Operation } from "./index.js";
 
 const FIND = "SELECT 1 FROM task_range WHERE id = ? AND epoch = ?";
 const REMOVE = "DELETE FROM task_range WHERE id = ? AND epoch = ?";
@@ -32,3 +34,21 @@ export function prepareSettle(
 /** After an acknowledged cancel a task ends cancelled, also where its broker does not know of it yet. */
 const asCancelled = (end: TaskResult, cancels: Ranges): TaskResult =>
   contains(cancels, end.index) ? { ...end, state: "cancelled" } : end;
+
+export function prepareReplace(
+  db: Database,
+  jobCounters: JobCounters,
+  results: ResultTable,
+  output: OutputTable,
+  insertTaskRange: InsertTaskRange,
+): Operation<"replace"> {
+  const remove = db.prepare(REMOVE);
+  return ({ op, job, rangeId, replacements, earlierAttempts, cancelled }, { epoch }) => {
+    if (remove.run(rangeId, epoch).changes === 0) return { op, lost: true };
+    for (const piece of replacements) insertTaskRange({ ...piece, job }, epoch);
+    results.insertEarlierAttempts(job, earlierAttempts);
+    output.saveReferences(job, earlierAttempts);
+    const progress = jobCounters.add(job, { succeeded: 0, failed: 0, cancelled });
+    return progress === undefined ? { op, lost: false } : { op, lost: false, progress };
+  };
+}

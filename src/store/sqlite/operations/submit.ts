@@ -1,11 +1,11 @@
 /** New jobs, and which of them has a key. */
 import type { JobId } from "../../../model/ids.js";
 import { ALL_TASKS } from "../../../model/ranges.js";
-import type { BatchContext, Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
 import type { SubmitRow, SubmittedRow, WriteResultRow } from "../messages.js";
 import { freshTaskRange, type InsertTaskRange } from "../task-range-table.js";
+import type { BatchContext, Operation } from "./index.js";
 
 /** Which job has a key now. One that has ended keeps it until its time is over and another job asks for it. */
 const HOLDER = "SELECT id, ended_at AS endedAt, key_for_ms AS keyForMs FROM job WHERE key = ? AND has_key = 1";

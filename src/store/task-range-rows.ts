@@ -1,7 +1,29 @@
-/** How tasks that run again are divided into task ranges; the same for both engines. */
-import { type Attempt, type JobId, TaskRangeId } from "../model/ids.js";
+/** Task ranges as rows, and how tasks that run again are divided into them; the same for both engines. */
+import { type Attempt, type JobId, TaskRangeId, type WorkerId } from "../model/ids.js";
 import type { Range } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
+
+export interface TaskRangeRow {
+  readonly id: TaskRangeId;
+  readonly job: JobId;
+  readonly first: number;
+  readonly last: number;
+  readonly attempt: number;
+  readonly failures: number;
+  readonly crashes: number;
+  readonly notBefore: number;
+  readonly waitMs: number | null;
+  readonly avoid: WorkerId | null;
+  readonly worker: WorkerId | null;
+}
+
+/** A row may have more columns than these. */
+export function taskRangeFrom(row: TaskRangeRow): TaskRange {
+  const { id, job, first, last, attempt, failures, crashes, notBefore, waitMs, avoid, worker } = row;
+  const known = { id, job, first, last, attempt, failures, crashes, notBefore };
+  const wait = waitMs === null ? {} : { waitMs };
+  return { ...known, ...wait, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
+}
 
 /** Neighbours with the same attempt. */
 export interface AttemptRun extends Range {

@@ -1,10 +1,55 @@
 /**
- * The small output of an attempt as one value, which its result's row has: varints (the number of parts, then each part's length * 2 +
- * stream), then the bytes.
+ * Results as rows, in both engines. The small output of an attempt is one value there: varints (the number of parts, then each part's
+ * length * 2 + stream), then the bytes.
  */
 import { VarintReader, varintSize, writeVarint } from "../base/files/varint.js";
-import type { OutputStream, SmallOutput, TaskResult } from "../model/outcome.js";
+import type { OutputStream, SmallOutput, TaskEnd, TaskResult } from "../model/outcome.js";
 import type { OutputOptions, OutputPage, OutputPiece } from "../model/store.js";
+
+/** How a task ended, by the number that the tables have for it. */
+export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
+
+export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
+
+export interface ResultRow {
+  readonly index: number;
+  readonly attempt: number;
+  readonly state: number;
+  readonly worker: string;
+  readonly started: number;
+  readonly ended: number;
+  readonly outputBytes: number;
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly timedOut: number | boolean | null;
+  readonly error: string | null;
+  readonly cpuMs: number | null;
+  readonly peakMemory: number | null;
+  /** Only where it was asked for. */
+  readonly output?: Uint8Array | null;
+  readonly valueBytes: number | null;
+  readonly value?: Uint8Array | null;
+}
+
+export function resultFrom(row: ResultRow): TaskResult {
+  const { code, signal, timedOut, error, cpuMs, peakMemory, output, valueBytes, value, state, ...rest } = row;
+  return {
+    ...rest,
+    state: STATES[state] ?? "failed",
+    ...(code === null ? {} : { code }),
+    ...(signal === null ? {} : { signal }),
+    ...(timedOut === null ? {} : { timedOut: Boolean(timedOut) }),
+    ...(error === null ? {} : { error }),
+    ...(output == null ? {} : { output: decodeSmallOutput(withoutBuffer(output)) }),
+    ...(valueBytes === null ? {} : { valueBytes }),
+    ...(value == null ? {} : { value: withoutBuffer(value) }),
+    ...(cpuMs === null ? {} : { cpuMs }),
+    ...(peakMemory === null ? {} : { peakMemory }),
+  };
+}
+
+/** A driver may give a Buffer, which is a view of all that it received. */
+const withoutBuffer = (bytes: Uint8Array): Uint8Array => (Buffer.isBuffer(bytes) ? new Uint8Array(bytes) : bytes);
 
 /** A page of output as it is read: pieces in order of offset, neighbours of one stream joined. */
 export class OutputPageBuilder {
@@ -80,7 +125,7 @@ export function withOwnBytes(results: readonly TaskResult[]): readonly TaskResul
 }
 
 /** The parts; their bytes are views of the value. */
-export function decodeSmallOutput(value: Uint8Array): SmallOutput[] {
+function decodeSmallOutput(value: Uint8Array): SmallOutput[] {
   const numbers = new VarintReader(value);
   const heads = Array.from({ length: numbers.next() }, () => numbers.next());
   let at = numbers.at;
