@@ -25,7 +25,7 @@ const MAX_ROUND_TRIP_MS = 1_000;
 /** How many more tasks of this job the worker may prefetch. */
 export function prefetchAllowance(state: State, worker: WorkerState, job: JobState): number {
   const { maxPrefetchTaskMs, maxPrefetch } = state.settings;
-  const { meanMs } = job;
+  const meanMs = expectedMs(job);
   // More is on its way when half is gone, so the other half has to last for a round trip.
   const prefetchMs = Math.max(state.settings.prefetchMs, 2 * worker.roundTripMs);
   if (!worker.profile.canPrefetch || meanMs === undefined || meanMs > maxPrefetchTaskMs || worker.rate === 0) return 0;
@@ -46,6 +46,10 @@ export function prefetchAllowance(state: State, worker: WorkerState, job: JobSta
   // Refilled when half of it is gone: one by one, each task would be a claim of its own.
   return worker.prefetched > aim / 2 ? 0 : aim - worker.prefetched;
 }
+
+/** How long a task of the job takes. One service does one thing: until a task of the job has ended, those of other jobs say it. */
+const expectedMs = ({ meanMs, signature }: JobState): number | undefined =>
+  meanMs ?? (signature.requirement.service === undefined ? undefined : signature.meanMs);
 
 /** The worker becomes busy: its rate is measured from now on. */
 export function startRateWindow(worker: WorkerState, now: number): void {

@@ -60,8 +60,13 @@ export class Capacity {
     this.#freeSlots.splice(0, this.#freeSlots.length, ...[...kept, ...more].sort((a, b) => b - a));
   }
 
+  /** Every task needs one. */
+  get hasFreeSlot(): boolean {
+    return this.#freeSlots.length > 0;
+  }
+
   fits(needs: Resources): boolean {
-    if (this.#freeSlots.length === 0) return false;
+    if (!this.hasFreeSlot) return false;
     for (const name in needs) {
       const need = this.#need(needs, name);
       if (need === undefined || millionths(need) > (this.#free[name] ?? 0)) return false;

@@ -8,7 +8,7 @@
  * output.
  */
 import { type JobId, taskKey } from "../model/ids.js";
-import { contains, difference, normalize, type Ranges, rangesOf } from "../model/ranges.js";
+import { contains, difference, intersection, normalize, type Range, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Bytes } from "../model/recipe.js";
 import type { AttemptRange, DoneTask, HeldTasks, TaskRef } from "../protocols/laboro/messages.js";
 
@@ -184,13 +184,9 @@ export class TaskTracker {
 
   /** Removes tasks that the broker dropped, in any state. Returns the running ones, which must be stopped. */
   drop(tasks: readonly AttemptRange[]): TaskRef[] {
-    const dropped = new Map<string, Ranges>();
-    for (const { job, attempt, first, last } of tasks) {
-      const key = `${job} ${attempt}`;
-      dropped.set(key, normalize([...(dropped.get(key) ?? []), { first, last }]));
-    }
+    const dropped = rangesByAttempt(tasks);
     const isDropped = ({ job, index, attempt }: TaskRef): boolean =>
-      contains(dropped.get(`${job} ${attempt}`) ?? [], index);
+      contains(dropped.get(attemptOf({ job, attempt })) ?? [], index);
     this.removePrefetched(tasks);
     const running = [...this.#running.values()].filter(isDropped);
     for (const { job, index } of running) this.#running.delete(taskKey(job, index));
@@ -203,35 +199,24 @@ export class TaskTracker {
 
   /** Removes those of these tasks that are prefetched, and returns them: retracted, or cancelled before their start. */
   removePrefetched(tasks: readonly AttemptRange[]): AttemptRange[] {
+    const wanted = rangesByAttempt(tasks);
     const taken: AttemptRange[] = [];
-    for (const wanted of tasks) {
-      const left: PrefetchedRange[] = [];
-      for (const range of this.#prefetched) {
-        if (
-          range.job !== wanted.job ||
-          range.attempt !== wanted.attempt ||
-          range.last < wanted.first ||
-          range.first > wanted.last
-        ) {
-          left.push(range);
-          continue;
-        }
-        const first = Math.max(range.first, wanted.first);
-        const last = Math.min(range.last, wanted.last);
-        taken.push({ job: wanted.job, attempt: wanted.attempt, first, last });
+    this.#prefetched = this.#prefetched.flatMap((range) => {
+      const ranges = wanted.get(attemptOf(range));
+      if (ranges === undefined) return [range];
+      const { job, attempt } = range;
+      for (const { first, last } of intersection(range, ranges)) {
+        taken.push({ job, attempt, first, last });
         this.#prefetchedCount -= last - first + 1;
-        for (const rest of difference(range, [{ first, last }])) left.push({ ...range, ...rest });
       }
-      this.#prefetched = left;
-    }
+      return difference(range, ranges).map((rest) => ({ ...range, ...rest }));
+    });
     return taken;
   }
 
   /** Removes all prefetched tasks, to be returned before an orderly stop. */
   removeAllPrefetched(): AttemptRange[] {
-    return this.removePrefetched(
-      this.#prefetched.map(({ job, attempt, first, last }) => ({ job, attempt, first, last })),
-    );
+    return this.takeRanges(() => true);
   }
 
   /** Running, or finished and not acknowledged. */
@@ -246,4 +231,17 @@ export class TaskTracker {
   isRunning(task: TaskRef): boolean {
     return this.#running.get(taskKey(task.job, task.index))?.attempt === task.attempt;
   }
+}
+
+const attemptOf = ({ job, attempt }: Pick<AttemptRange, "job" | "attempt">): string => `${job} ${attempt}`;
+
+function rangesByAttempt(tasks: readonly AttemptRange[]): Map<string, Ranges> {
+  const found = new Map<string, Range[]>();
+  for (const { job, attempt, first, last } of tasks) {
+    const key = attemptOf({ job, attempt });
+    const ranges = found.get(key);
+    if (ranges === undefined) found.set(key, [{ first, last }]);
+    else ranges.push({ first, last });
+  }
+  return new Map([...found].map(([key, ranges]) => [key, normalize(ranges)]));
 }

@@ -79,6 +79,7 @@ export class WorkerTasks {
   readonly #runner: TaskRunner;
   readonly #resultReporter: ResultReporter;
   readonly #recipes = new Map<JobId, JobRecipe>();
+  #maxRecipes = MAX_RECIPES;
   /** How many tasks of a job may run here at once, where the broker has said so. */
   readonly #atOnce = new Map<JobId, number>();
   /** Also dropped ones, until their process is gone. The same attempt of a restored store may run beside such a one. */
@@ -172,15 +173,22 @@ export class WorkerTasks {
     if (before !== undefined && before.acceptedBy !== recipe.acceptedBy) this.#deps.files.forget(recipe.job);
     this.#recipes.delete(recipe.job);
     this.#recipes.set(recipe.job, recipe);
-    if (this.#recipes.size <= MAX_RECIPES) return;
+    if (this.#recipes.size > this.#maxRecipes) this.#forgetRecipes();
+  }
+
+  /** The last ones stay: their tasks may be on their way. */
+  #forgetRecipes(): void {
     const inUse = this.#tracker.jobs();
+    let removable = this.#recipes.size - RECIPES_REMEMBERED;
     for (const job of this.#recipes.keys()) {
-      if (this.#recipes.size <= MAX_RECIPES) return;
+      if (removable-- <= 0) break;
       if (inUse.has(job)) continue;
       this.#recipes.delete(job);
       this.#atOnce.delete(job);
       this.#deps.files.forget(job);
     }
+    // Where tasks of more jobs are here, the next look through them comes when as many more have come.
+    this.#maxRecipes = Math.max(MAX_RECIPES, 2 * this.#recipes.size);
   }
 
   receive(tasks: Extract<ToWorker, { type: "TASKS" }>): void {
@@ -233,7 +241,9 @@ export class WorkerTasks {
         enough = memory?.hasEnough() !== false;
         return enough;
       };
-      for (let task = this.#tracker.startNext(fits); task !== undefined; task = this.#tracker.startNext(fits)) {
+      while (capacity.hasFreeSlot) {
+        const task = this.#tracker.startNext(fits);
+        if (task === undefined) break;
         memory?.taskStarted();
         this.#start(task);
       }

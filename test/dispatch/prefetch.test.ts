@@ -57,6 +57,24 @@ describe("stock", () => {
     }
   });
 
+  it("is given of new jobs where tasks of the same service are known to be short", () => {
+    const prefetchedOf = (service: string | undefined, tookMs: number): number => {
+      const broker = new Workbench();
+      broker.join("a", { ...KNOWN, services: ["resize"] });
+      const wish = service === undefined ? {} : { service };
+      broker.submit(wish);
+      broker.now += tookMs;
+      broker.finish("a", broker.at("a"), { started: broker.now - tookMs });
+      for (let i = 0; i < 100; i++) broker.submit(wish);
+      broker.finish("a", broker.at("a").slice(0, 1), { started: broker.now - tookMs });
+      return broker.worker("a").prefetched;
+    };
+    expect(prefetchedOf("resize", 1)).toBeGreaterThan(30);
+    expect(prefetchedOf("resize", 1_500)).toBe(0);
+    // Commands of different jobs have nothing in common.
+    expect(prefetchedOf(undefined, 1)).toBe(0);
+  });
+
   it("is not given to a worker whose protocol cannot hold any", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 2 });

@@ -1,0 +1,20 @@
+import { expect, it } from "vitest";
+import { openShop } from "../client/shop.js";
+
+const JOBS = 700;
+
+it("a worker with many slots runs as many jobs at once", async () => {
+  const { client, worker } = await openShop();
+  let running = 0;
+  let allRun = (): void => {};
+  const all = new Promise<void>((resolve) => (allRun = resolve));
+  const meet = async (): Promise<string> => {
+    if (++running === JOBS) allRun();
+    await all;
+    return "";
+  };
+  worker({ slots: JOBS, services: { meet } });
+  const submit = () => client.submit({ recipe: { kind: "call", service: "meet" } });
+  const jobs = await Promise.all(Array.from({ length: JOBS }, submit));
+  expect(new Set(await Promise.all(jobs.map((job) => job.wait())))).toEqual(new Set(["succeeded"]));
+});
