@@ -1,5 +1,6 @@
 /** `laboro ssh start`, `list` and `stop` beside a broker of its own process, and what is left when that or the connection dies. */
 import * as fs from "node:fs";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { atEnd, openOnce } from "../../support/at-end.js";
@@ -21,7 +22,12 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro ssh${NO_SSHD === undefined ? "" :
   });
 
   /** A broker, and a command line with connections of its own. */
-  async function open(): Promise<{ site: Site; ssh: (...words: string[]) => Promise<Said>; keepers: () => number[] }> {
+  async function open(): Promise<{
+    site: Site;
+    ssh: (...words: string[]) => Promise<Said>;
+    keepers: () => number[];
+    tmp: string;
+  }> {
     const site = newSite();
     const tmp = fs.mkdtempSync(join(sshd().dir, "t"));
     const env = { LABORO_DATA: site.data, HOME: site.dir, LABORO_SSH: sshd().command, TMPDIR: tmp };
@@ -33,7 +39,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro ssh${NO_SSHD === undefined ? "" :
       for (const pid of keepers()) process.kill(pid, "SIGKILL");
     });
     await site.startBroker();
-    return { site, ssh, keepers };
+    return { site, ssh, keepers, tmp };
   }
 
   const workersOn = (name: string): number[] =>
@@ -50,7 +56,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro ssh${NO_SSHD === undefined ? "" :
   const begun = (site: Site): boolean => fs.existsSync(site.path("began"));
 
   it("starts workers with the slots that were given, lists them, and stops them when their tasks have ended", async () => {
-    const { site, ssh, keepers } = await open();
+    const { site, ssh, keepers, tmp } = await open();
     const said = await ssh("start", "one/3", "two/1", "127.0.0.1:1");
     expect(said).toMatchObject({
       code: 1,
@@ -76,6 +82,8 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro ssh${NO_SSHD === undefined ? "" :
     expect((await stopped).code).toBe(0);
     expect(await resultsOf(job)).toMatchObject([{ attempt: 1, state: "succeeded" }]);
     expect([workersOn("one"), workersOn("two"), keepers()]).toEqual([[], [], []]);
+    // The folder of the user's sockets stays, those of the connections do not.
+    expect(fs.readdirSync(tmp)).toEqual([`laboro-${userInfo().uid}`]);
   });
 
   it("gives the workers the token for workers only", async () => {

@@ -104,7 +104,7 @@ export class SshConnection {
         await connection.run(":", { timeoutMs: 2 * COMMAND_MS });
         return connection;
       } catch (cause) {
-        connection.close();
+        await connection.close();
         if (left === 1 || signal?.aborted === true || !isDropped(connection.#errors)) throw cause;
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS * (1 + Math.random())));
       } finally {
@@ -174,13 +174,14 @@ export class SshConnection {
     }
   }
 
-  /** The connection of the user stays, without the forwards. */
-  close(): void {
+  /** The connection of the user stays, without the forwards. Resolves when ssh has ended and its socket is removed. */
+  async close(): Promise<void> {
     if (this.#isOver) return;
     if (!this.#control.includes("-S"))
       for (const forward of this.#forwarded.splice(0)) this.#controlConnection("cancel", forward).catch(() => {});
     this.#child.stdin.end();
     this.#child.kill();
+    await this.ended;
   }
 }
 

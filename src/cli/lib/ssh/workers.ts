@@ -122,7 +122,8 @@ export class SshWorkers {
           // The machine cannot be reached, so the worker ends when its broker has been gone for a while.
         } finally {
           machine.aborter.abort();
-          open?.remote.connection.close();
+          // The process may end after this.
+          await open?.remote.connection.close();
           this.#machines.delete(label);
         }
       }),
@@ -135,7 +136,7 @@ export class SshWorkers {
 
   async #reconnectToStop(machine: Machine, finish: boolean): Promise<void> {
     machine.aborter.abort();
-    machine.open?.remote.connection.close();
+    await machine.open?.remote.connection.close();
     const remote = new RemoteMachine(await SshConnection.open(machine.host));
     try {
       const facts = await remote.facts();
@@ -143,7 +144,7 @@ export class SshWorkers {
       await remote.openTunnels(facts, machine.id, this.#access);
       await this.#stopWorker(machine, { remote, facts }, finish);
     } finally {
-      remote.connection.close();
+      await remote.connection.close();
     }
   }
 
@@ -182,14 +183,14 @@ export class SshWorkers {
         why = asLaboroError(cause);
       }
       if (signal.aborted || machine.state === "stopped") break;
-      machine.open?.remote.connection.close();
+      await machine.open?.remote.connection.close();
       delete machine.open;
       this.#set(machine, everJoined ? "cut" : "failed", why.message);
       if (!everJoined) break;
       await sleep(pause * (0.5 + Math.random()), signal);
       pause = Math.min(MAX_PAUSE_MS, 2 * pause);
     }
-    machine.open?.remote.connection.close();
+    await machine.open?.remote.connection.close();
     settle();
   }
 
@@ -210,7 +211,7 @@ export class SshWorkers {
         // Nothing is left behind of a first attempt that failed.
         if (machine.state === "connecting" && machine.open !== undefined)
           await this.#stopWorker(machine, machine.open, false).catch(() => {});
-        remote.connection.close();
+        await remote.connection.close();
         throw cause;
       }
     } finally {

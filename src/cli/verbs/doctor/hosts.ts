@@ -54,7 +54,7 @@ async function checkHost(host: SshHost, access: BrokerAccess | undefined): Promi
   } catch (cause) {
     checks.push(fail(messageOf(cause)));
   } finally {
-    connection?.close();
+    await connection?.close();
   }
   return checks;
 }
