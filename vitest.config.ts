@@ -4,7 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Files of more than 15 seconds, the longest first. Begun late, as their size would have it, they would be waited for at the end. */
 const LONG = [
-  ...["browser/dashboard", "faults/schedules", "faults/one-broker", "cli/run/resume", "interop/day/day"],
+  ...["browser/dashboard", "faults/schedules", "faults/one-broker", "cli/run/resume", "faults/long-day"],
   ...["faults/full-disk", "package/tarball", "faults/group-brokers", "protocols/fuq/foreman/silent-worker"],
   ...["store/sqlite/contract", "cli/run/early-end", "faults/group-database", "store/postgres/faults"],
   ...["faults/another-store", "cli/experiments", "faults/damaged-files", "store/postgres/model"],

@@ -106,7 +106,7 @@ export function report(row: FaultRow): void {
 }
 
 /** One task in ten writes more than fits beside its result. */
-const OUTPUT_OF_TASK =
+export const OUTPUT_OF_TASK =
   'if [ $((LABORO_TASK % 10)) = 0 ]; then seq "$LABORO_TASK" 3000; else echo "task $LABORO_TASK"; fi; sleep 0.02';
 
 export function outputOfTask(index: number): string {

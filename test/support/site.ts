@@ -193,7 +193,7 @@ export function sites(): () => Site {
   };
 }
 
-/** Asks again where the broker went away under the question: for questions that change nothing. */
+/** Asks again where the broker or its store went away under the question: for questions that change nothing, or nothing twice. */
 export async function again<T>(ask: () => Promise<T>, deadlineMs = 15_000): Promise<T> {
   return until(
     "the broker answers",
@@ -201,7 +201,8 @@ export async function again<T>(ask: () => Promise<T>, deadlineMs = 15_000): Prom
       try {
         return { value: await ask() };
       } catch (cause) {
-        if (cause instanceof LaboroError && /^LABORO_BROKER_/.test(cause.code)) return undefined;
+        if (cause instanceof LaboroError && /^LABORO_(BROKER_|STORE_UNAVAILABLE|LEASE_LOST)/.test(cause.code))
+          return undefined;
         throw cause;
       }
     },
