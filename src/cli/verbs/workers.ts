@@ -16,8 +16,8 @@ export function workers(): Command {
     .option("--json", "print one JSON document")
     .addHelpText(
       "after",
-      "\nStates: ready has a free slot, busy has none, draining gets nothing new, paused takes no tasks for a while (memory is short), " +
-        "\ndisconnected has lost its link and may come back, suspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
+      "\nStates: ready has a free slot, busy has none, draining gets no new tasks, paused takes none for a while (low memory),\n" +
+        "disconnected has lost its connection and may come back, suspended and banned have failed too often.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
     )
     .action(run);
   return addBrokerOptions(command);
