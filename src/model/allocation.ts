@@ -132,7 +132,9 @@ export interface AllocatorState {
   removing?: "queued" | "all";
   /** Failures in a row that are the allocator's own: refused, or no worker came of it. */
   failures: number;
-  /** Times in a row that the batch system did not answer or had no room. */
+  /** Allocations of lower numbers were asked for before the last failure. */
+  failedBefore?: number;
+  /** Times in a row that the batch system did not answer, had no room, or took nodes away. */
   troubles: number;
   /** Nothing is asked for before this time. */
   notBefore?: number;

@@ -5,6 +5,7 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import {
+  appendFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -98,6 +99,13 @@ export class SlurmSite {
   /** It ends at once, as if its machine had. Jobs go on. */
   async stopController(): Promise<void> {
     await this.#stop("slurmctld");
+  }
+
+  /** From now on its node starts no job, and is drained at the first. */
+  failProlog(): void {
+    writeFileSync(join(this.dir, "prolog"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+    appendFileSync(join(this.dir, "slurm.conf"), `Prolog=${this.dir}/prolog\n`);
+    this.run("scontrol", "reconfigure");
   }
 
   #start(name: string, args: readonly string[]): void {

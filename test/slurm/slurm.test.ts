@@ -131,6 +131,32 @@ describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () =>
     expect(allocations.map(({ number }) => number)).toEqual([1]);
   });
 
+  it("an allocation that is put back and held is cancelled, and another one does the work", {
+    timeout: PATIENCE_MS * 2,
+  }, async () => {
+    const { client, dir, slurm } = await openSite({ unneededMs: 60_000 });
+    await add({ client, dir }, { maxWorkers: 1, backlog: 1, args: ["--requeue"] });
+    const mark = join(dir, "again");
+    const job = await shell(client, `[ -f ${mark} ] || sleep 300`);
+    await logs(client, "joined: ");
+    writeFileSync(mark, "");
+    slurm.run("scontrol", "requeuehold", slurm.jobs[0]?.id ?? "");
+    await logs(client, "failed: it would wait for ever: job requeued in held state; it is cancelled");
+    expect(await job.wait({ timeoutMs: PATIENCE_MS })).toBe("succeeded");
+    expect((await client.allocators.get("a")).allocations.map(({ number }) => number)).toEqual([1, 2]);
+  });
+
+  it("a node whose prolog fails holds the job: the allocator cancels it and says why", {
+    timeout: PATIENCE_MS * 2,
+  }, async () => {
+    const { client, dir, slurm } = await openSite();
+    await add({ client, dir });
+    slurm.failProlog();
+    await shell(client, "true");
+    await logs(client, "failed: it would wait for ever: launch failed requeued held; it is cancelled");
+    await until("nothing is left in the queue", () => slurm.jobs.length === 0, PATIENCE_MS);
+  });
+
   it("a job script that fails, and a node that is drained, are told", { timeout: PATIENCE_MS * 2 }, async () => {
     const { client, dir, slurm } = await openSite();
     await add({ client, dir }, { before: "echo the module is gone >&2; exit 3" });

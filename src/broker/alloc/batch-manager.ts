@@ -21,6 +21,8 @@ export interface QueueEntry {
   readonly word: string;
   /** It ended as it should. */
   readonly good: boolean;
+  /** The batch system took its nodes away: preempted, or a node failed. */
+  readonly taken: boolean;
   /** Its job will never start as it was asked for. */
   readonly never: boolean;
   readonly reason?: string;

@@ -9,7 +9,8 @@
  *
  * Failures and troubles are told apart. A failure is the allocator's own: sbatch refuses it, or an allocation ends without use. Then one
  * allocation at a time is asked for, ever more slowly, until one has proven itself; after some failures the allocator is paused, which is
- * the longest wait. A trouble is the batch system's: it does not answer, or its queue is full. It delays, and never pauses.
+ * the longest wait. A trouble is the batch system's: it does not answer, its queue is full, or it takes the nodes of an allocation away before
+ * a worker joins. It delays, and never pauses.
  */
 import { shortDuration } from "../../base/format.js";
 import { type Allocation, type Allocator, type AllocatorState, isLive } from "../../model/allocation.js";
@@ -67,6 +68,7 @@ export function addLine(state: AllocatorState, at: number, kind: string, text: s
 
 function fail(state: AllocatorState, rules: AllocationRules, now: number, text: string): void {
   state.failures++;
+  state.failedBefore = state.next;
   const paused = state.failures >= rules.pauseAfter;
   const wait = paused ? rules.pausedMs : rules.failureMs * 3 ** (state.failures - 1);
   state.notBefore = now + wait;
@@ -79,6 +81,7 @@ function fail(state: AllocatorState, rules: AllocationRules, now: number, text: 
 
 function recover(state: AllocatorState, now: number, number: number): void {
   state.troubles = 0;
+  delete state.failedBefore;
   if (state.failures > 0 || state.paused?.by === "failures")
     addLine(state, now, "recovered", "its worker is of use: the failures before it are forgotten", number);
   state.failures = 0;
@@ -92,7 +95,7 @@ export function trouble(
   state: AllocatorState,
   rules: AllocationRules,
   now: number,
-  { kind, message }: BatchError,
+  { kind, message }: Pick<BatchError, "message"> & { readonly kind: string },
 ): void {
   const wait = Math.min(rules.maxTroubleMs, rules.troubleMs * 2 ** Math.min(state.troubles, 20));
   state.troubles++;
@@ -102,10 +105,13 @@ export function trouble(
   state.problem = { kind, at: now, text: message };
 }
 
+/** Problems that an answer of the batch system does not end. */
+const OWN_PROBLEMS = ["failed", "taken"];
+
 /** The batch system has answered. */
 export function answering(state: AllocatorState, now: number): void {
+  if (state.problem === undefined || OWN_PROBLEMS.includes(state.problem.kind)) return;
   state.troubles = 0;
-  if (state.problem === undefined || state.problem.kind === "failed") return;
   addLine(state, now, "answering", "the batch system answers again");
   delete state.problem;
   if (state.failures === 0) delete state.notBefore;
@@ -224,9 +230,9 @@ class Change {
   }
 
   #useful(): void {
+    const proves = !this.#one.useful || this.#one.number >= (this.#state.failedBefore ?? 0);
     this.#one.useful = true;
-    if (this.#state.failures > 0 || this.#state.problem?.kind === "failed")
-      recover(this.#state, this.#now, this.#one.number);
+    if (proves && this.#state.failedBefore !== undefined) recover(this.#state, this.#now, this.#one.number);
   }
 
   /** Its request was under way when the broker ended, or was not answered. */
@@ -268,11 +274,15 @@ class Change {
     this.#log("started", one.id === undefined ? "it runs" : `job ${one.id} runs`);
   }
 
-  #ended({ word, reason, good }: QueueEntry, useless: boolean, lastLine: Observed["lastLine"]): void {
+  #ended({ word, reason, good, taken }: QueueEntry, useless: boolean, lastLine: Observed["lastLine"]): void {
     const { joined, useful, cancelling } = this.#one;
     const how = reason === undefined || reason === word ? word : `${word}, ${reason}`;
     if (useful || cancelling) this.#end(how, true);
-    else if (joined === undefined) {
+    else if (joined === undefined && taken) {
+      const text = `${how}: no worker has joined`;
+      this.#end(text, true);
+      if (this.#isFirst()) trouble(this.#state, this.#rules, this.#now, { kind: "taken", message: text });
+    } else if (joined === undefined) {
       const said = lastLine(this.#one.number);
       this.#end(`${how}: no worker has joined${said === undefined ? "" : `; its output ends with: ${said}`}`, false);
     }
@@ -308,10 +318,14 @@ class Change {
 
   #fail(why: string): void {
     this.#one.failed = true;
-    const { problem } = this.#state;
-    // Several that were asked for together, and die together, are one failure.
-    if (problem?.kind === "failed" && problem.at >= this.#one.asked) return;
-    fail(this.#state, this.#rules, this.#now, why);
+    if (this.#isFirst()) fail(this.#state, this.#rules, this.#now, why);
+  }
+
+  /** Several that were asked for together, and die together, are one failure. */
+  #isFirst(): boolean {
+    if (this.#one.number < (this.#state.failedBefore ?? 0)) return false;
+    this.#state.failedBefore = this.#state.next;
+    return true;
   }
 }
 

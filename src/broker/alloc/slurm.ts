@@ -37,12 +37,13 @@ const STATES: Readonly<Record<string, QueueEntry["state"]>> = {
   ...{ LAUNCH_FAILED: "ended", RECONFIG_FAIL: "ended" },
 };
 
+const TAKEN = ["PREEMPTED", "NODE_FAIL"];
 /** Ends that are no fault of the allocator or of its workers. */
-const GOOD_ENDS = ["COMPLETED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"];
+const GOOD_ENDS = ["COMPLETED", "TIMEOUT", ...TAKEN];
 
 /** Reasons of a waiting job that do not pass while the partition, the account and the request stay as they are. */
 const NEVER =
-  /^(PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|BadConstraints|InvalidAccount|InvalidQOS|DependencyNeverSatisfied|(Assoc|QOS)Max\w*(PerJob|PerJobLimit|MinutesPerJob|WallDurationPerJobLimit)\w*)$/;
+  /^(launch failed requeued held|job requeued in held state|PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|BadConstraints|InvalidAccount|InvalidQOS|DependencyNeverSatisfied|(Assoc|QOS)Max\w*(PerJob|PerJobLimit|MinutesPerJob|WallDurationPerJobLimit)\w*)$/;
 
 /** What sbatch and squeue say, by its kind; refused if none fits. */
 const MESSAGES: readonly (readonly [RegExp, FailureKind])[] = [
@@ -163,7 +164,7 @@ function entryOf(line: string): QueueEntry | undefined {
   if (id === undefined || word === undefined || script === undefined) return undefined;
   const state = STATES[word] ?? "unknown";
   return {
-    ...{ id, state, word, script, good: GOOD_ENDS.includes(word) },
+    ...{ id, state, word, script, good: GOOD_ENDS.includes(word), taken: TAKEN.includes(word) },
     never: state === "queued" && NEVER.test(reason ?? ""),
     ...(reason === undefined || reason === "None" || reason === "" ? {} : { reason }),
   };

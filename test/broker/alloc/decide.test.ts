@@ -58,6 +58,7 @@ class Site {
           word: "?",
           good: false,
           never: false,
+          taken: false,
           script: `/x/${number}`,
           ...entry,
         } as QueueEntry,
@@ -401,6 +402,37 @@ describe("failures", () => {
     expect([site.allocator.state.paused, site.allocator.state.failures, site.live.length]).toEqual([undefined, 0, 10]);
   });
 
+  it.each([1, 10])("beside a useful worker do not run away either (backlog %i)", (backlog) => {
+    const site = new Site({ backlog });
+    site.work(1000);
+    site.look();
+    site.pass(6 * HOUR, () => {
+      for (const { number } of site.live) {
+        if (number > 1) site.end(number, "FAILED");
+        else {
+          site.run(number);
+          site.join(number, true);
+        }
+      }
+    });
+    expect([site.asked < 12 + backlog, site.allocator.state.paused?.by]).toEqual([true, "failures"]);
+    expect(site.log.filter((line) => line.startsWith("recovered"))).toEqual([]);
+  });
+
+  it("end with an earlier allocation that is of use only now", () => {
+    const site = new Site({ backlog: 2 });
+    site.work(1000);
+    site.look();
+    site.run(1);
+    site.join(1, false);
+    site.end(2, "FAILED");
+    site.pass(10 * SECOND);
+    expect(site.allocator.state.failures).toBe(1);
+    site.join(1, true);
+    site.pass(10 * SECOND);
+    expect(site.allocator.state.failures).toBe(0);
+  });
+
   it("say what the job script wrote last", () => {
     const site = new Site();
     site.work(1);
@@ -454,6 +486,31 @@ describe("troubles of the batch system", () => {
     site.answer = good;
     site.pass(3 * MINUTE);
     expect([site.live.length, site.log.includes("answering: the batch system answers again")]).toEqual([5, true]);
+  });
+
+  it.each(["PREEMPTED", "NODE_FAIL"])("%s before a worker joins delays, and is never a failure", (word) => {
+    const site = new Site({ backlog: 5 });
+    site.work(1000);
+    site.pass(3 * HOUR, () => {
+      for (const { number, state } of site.live) {
+        if (state === "queued") site.run(number);
+        else site.queue.set(number, { state: "ended", word, good: true, taken: true });
+      }
+    });
+    expect(site.allocator.state).toMatchObject({
+      failures: 0,
+      problem: { kind: "taken", text: `${word}: no worker has joined` },
+    });
+    expect(site.allocator.state.paused).toBeUndefined();
+    // Ten in more than two minutes: what was asked for together is one trouble.
+    expect([site.asked > 300, site.asked < 900]).toEqual([true, true]);
+    site.pass(5 * MINUTE, () => {
+      for (const { number } of site.live) {
+        site.run(number);
+        site.join(number, true);
+      }
+    });
+    expect([site.allocator.state.problem, site.live.length]).toEqual([undefined, 10]);
   });
 
   it("squeue that fails for a while changes no allocation, and nothing is asked for meanwhile", () => {

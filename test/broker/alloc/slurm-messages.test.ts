@@ -100,7 +100,7 @@ describe("squeue", () => {
   it("tells the state of each job, also of those with reasons in words, and of states that are not known here", async () => {
     const slurm = new SlurmStandIn();
     const manager = new Slurm();
-    for (let job = 0; job < 7; job++) await manager.ask(REQUEST);
+    for (let job = 0; job < 11; job++) await manager.ask(REQUEST);
     slurm.set("2", "PENDING", "PartitionNodeLimit");
     slurm.set(
       "3",
@@ -111,8 +111,14 @@ describe("squeue", () => {
     slurm.set("5", "COMPLETED");
     slurm.set("6", "CANCELLED by 1000");
     slurm.set("7", "HIBERNATING");
+    slurm.set("8", "PENDING", "launch failed requeued held");
+    slurm.set("9", "COMPLETING", "job requeued in held state");
+    slurm.set("10", "PENDING", "job requeued in held state");
+    slurm.set("11", "PREEMPTED");
     const found = await manager.list(["short", "long"]);
-    expect(found.map(({ id, state, good, never }) => [id, state, good, never])).toEqual([
+    expect(
+      found.map(({ id, state, good, never, taken }) => [id, state, good, never, ...(taken ? ["taken"] : [])]),
+    ).toEqual([
       ["1", "queued", false, false],
       ["2", "queued", false, true],
       ["3", "queued", false, false],
@@ -120,6 +126,10 @@ describe("squeue", () => {
       ["5", "ended", true, false],
       ["6", "ended", false, false],
       ["7", "unknown", false, false],
+      ["8", "queued", false, true],
+      ["9", "running", false, false],
+      ["10", "queued", false, true],
+      ["11", "ended", true, false, "taken"],
     ]);
     expect(slurm.calls("squeue")[0]).toContain("--states=all");
     expect(slurm.calls("squeue")[0]).toContain("--name=laboro-short,laboro-long");
