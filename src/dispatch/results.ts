@@ -78,6 +78,7 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
   let last: Claim | undefined;
   let claimResults = newClaimResults();
   for (const one of done) {
+    // A result counts only from the worker that holds the claim, for the attempt of that claim.
     const claim = claimOf(worker, one.job, one.index);
     if (claim === undefined || claim.attempt !== one.attempt) {
       stale++;

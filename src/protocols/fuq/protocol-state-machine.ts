@@ -302,6 +302,12 @@ export class ProtocolStateMachine<Tag> {
     }
   }
 
+  /** RESET is answered with RESET, when no lower request is unanswered. Then both sides start again. */
+  #answerReset(seq: number): void {
+    this.#send({ type: "RESET", lastReply: this.#lastReply, seq });
+    this.#restart();
+  }
+
   /** Queues unanswered requests above this number again. A HELLO is not repeated: the caller makes a new one. */
   #requeueAbove(above: number): void {
     const dropped = this.#sent.filter(({ seq, request }) => seq > above && request.type !== "HELLO");
@@ -316,10 +322,8 @@ export class ProtocolStateMachine<Tag> {
       this.#deliver(first);
     }
     if (this.#free) {
-      if (this.#reset?.by === "them") {
-        this.#send({ type: "RESET", lastReply: this.#lastReply, seq: this.#reset.seq });
-        this.#restart();
-      } else if (this.#reset === undefined) this.#sendNextRequest();
+      if (this.#reset?.by === "them") this.#answerReset(this.#reset.seq);
+      else if (this.#reset === undefined) this.#sendNextRequest();
     }
     return this.#effects.splice(0);
   }

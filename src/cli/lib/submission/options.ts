@@ -108,7 +108,7 @@ export function addSubmissionOptions(command: Command): Command {
     )
     .option(
       "--retries <n>",
-      "how often a failed task is tried again: N retries are at most N + 1 tries",
+      "tries after the first, of a task that failed: exit code, signal, time limit or error (for a lost worker see --crash-limit)",
       parseWholeNumber,
     )
     .option(

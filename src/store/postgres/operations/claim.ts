@@ -1,5 +1,6 @@
 /**
- * Tasks handed to workers, and those adopted from another broker. Consecutive claims from one task range are one cut at its front; a single claim may also take from its end.
+ * The SQL of claims, and of claims adopted from another broker. Consecutive claims from one task range cut it once, at
+ * its front. A single claim may also take from its end.
  */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../../model/ids.js";

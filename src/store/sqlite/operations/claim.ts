@@ -1,4 +1,4 @@
-/** Task ranges that change hands: claimed by a worker, or adopted from an earlier start of the broker. */
+/** The SQL of a claim: a worker gets a task range, or one end of it. Also `adopt`: a worker's claims change their broker. */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
@@ -11,16 +11,17 @@ import type { JobTable } from "../job-table.js";
 import { prepareClaimedRange, TASK_RANGE_COLUMNS } from "../task-range-table.js";
 import type { Operation } from "./index.js";
 
-const FIND = `
+const FIND_RANGE = `
 SELECT task_range.first, task_range.last, task_range.job, job.has_entries AS hasEntries
 FROM task_range JOIN job ON job.id = task_range.job
 WHERE task_range.id = ? AND epoch = ? AND worker IS NULL AND first <= ? AND last >= ?`;
-const HAND_OUT = `
+/** The worker gets one end of a task range: a new row for it, and the old row is cut. */
+const CLAIM_PART = `
 INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch)
 SELECT ?, job, ?, ?, ?, failures, crashes, not_before, wait_ms, avoid, ?, epoch FROM task_range WHERE id = ?`;
 const CUT = "UPDATE task_range SET first = ?, last = ? WHERE id = ?";
-/** The whole task range goes to the worker: one row changes. */
-const RENAME = "UPDATE task_range SET id = ?, attempt = ?, worker = ? WHERE id = ?";
+/** The worker gets the whole task range: its row changes. */
+const CLAIM_WHOLE = "UPDATE task_range SET id = ?, attempt = ?, worker = ? WHERE id = ?";
 
 interface FoundRange extends Range {
   readonly job: JobId;
@@ -29,10 +30,10 @@ interface FoundRange extends Range {
 
 export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
   const starts = new LimitStarts(db);
-  const find = db.prepare(FIND);
-  const handOut = db.prepare(HAND_OUT);
+  const find = db.prepare(FIND_RANGE);
+  const claimPart = db.prepare(CLAIM_PART);
   const cut = db.prepare(CUT);
-  const rename = db.prepare(RENAME);
+  const claimWhole = db.prepare(CLAIM_WHOLE);
   const entriesOf = (job: JobId, range: Range): Entries => entriesWithin(jobs.entries(job, range), range);
 
   return ({ op, from, rangeId, first, last, attempt, worker, limits }, { epoch, now }) => {
@@ -41,7 +42,7 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
     if (limits !== undefined) starts.add(limits, last - first + 1, now);
     const claimed = { op, lost: false, ...(row.hasEntries ? { entries: entriesOf(row.job, { first, last }) } : {}) };
     if (row.first === first && row.last === last) {
-      rename.run(rangeId, attempt, worker, from);
+      claimWhole.run(rangeId, attempt, worker, from);
       return claimed;
     }
     if (row.first !== first && row.last !== last) {
@@ -50,7 +51,7 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
         `a claim takes ${first}-${last} out of the middle of task range ${from} (${row.first}-${row.last})`,
       );
     }
-    handOut.run(rangeId, first, last, attempt, worker, from);
+    claimPart.run(rangeId, first, last, attempt, worker, from);
     if (row.first === first) cut.run(last + 1, row.last, from);
     else cut.run(row.first, first - 1, from);
     return claimed;
