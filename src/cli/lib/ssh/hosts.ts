@@ -23,11 +23,11 @@ const HOST =
   /^((?:[^\s@/:,'"\\-][^\s@/:,'"\\]*@)?(?:[\w.][\w.-]*|\[[\da-fA-F:.%\w]+\]))(?::(\d{1,5}))?(?:\/(\d{1,5}))?$/;
 const MAX_HOSTS = 1_000;
 
-/** Each word is a machine, a list of them with commas, or a file. */
+/** Each word is a list with commas of machines and files. */
 export function parseHosts(words: readonly string[], what = "host"): NamedHosts {
   const hosts: SshHost[] = [];
   let local: NamedHosts["local"];
-  for (const name of words.flatMap((word) => namesIn(word, what))) {
+  for (const name of words.flatMap((word) => word.split(",")).flatMap((name) => namesIn(name, what))) {
     const here = /^:(?:\/([1-9]\d{0,4}))?$/.exec(name);
     if (here !== null) local = { slots: Number(here[1] ?? 0) };
     else hosts.push(parseHost(name, what));
@@ -40,9 +40,9 @@ export function parseHosts(words: readonly string[], what = "host"): NamedHosts 
   return local === undefined ? { hosts } : { hosts, local };
 }
 
-function namesIn(word: string, what: string): string[] {
-  if (!word.startsWith("@")) return word.split(",").filter((name) => name !== "");
-  const file = word.slice(1);
+function namesIn(name: string, what: string): string[] {
+  if (!name.startsWith("@")) return name === "" ? [] : [name];
+  const file = name.slice(1);
   let text: string;
   try {
     text = readFileSync(file, "utf8");
