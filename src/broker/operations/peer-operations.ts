@@ -8,6 +8,7 @@ import type { Core } from "../core.js";
 import { localLoad, localTaskLocation } from "../group/group-view.js";
 import type { OperationContext } from "./operation.js";
 import { localServices } from "./services.js";
+import { nothing } from "./shared-fields.js";
 import { assignedOf, runningFrom } from "./tasks.js";
 import { drainOrStopHere, localWorkers, stopInput, undrainHere } from "./workers.js";
 
@@ -20,7 +21,6 @@ function peerOperation<In>(
   return (core, input, context) => act(core, schema.read(input, "input"), context);
 }
 
-const nothing = s.object({});
 const worker = s.object({ worker: s.mapped(s.text(), WorkerId) });
 const job = s.mapped(s.integer(1, Number.MAX_SAFE_INTEGER), JobId);
 const page = s.object({ job, from: s.count(), limit: s.integer(1, 10_000) });
