@@ -8,9 +8,8 @@ import { ConnectionGuard } from "./base/connection-guard.js";
 import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
 import { startFailure } from "./base/files/durable.js";
 
-import { type Log, SILENT } from "./base/log.js";
+import { type Log, PeerErrors, SILENT } from "./base/log.js";
 import { packageVersion } from "./base/package.js";
-import { PeerErrors } from "./base/peer-errors.js";
 import { TracedConnections } from "./base/traced-connections.js";
 import { Auth, BrowserLogin } from "./broker/access/auth.js";
 import { Certificates } from "./broker/access/certificates.js";

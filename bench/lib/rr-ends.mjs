@@ -18,7 +18,7 @@ const ECHO = Buffer.from("echo");
 export async function openClient(kind, url, body) {
   const args = body.length === 0 ? [PING] : [ECHO, body];
   if (kind === "plain") {
-    const { RoundRobinClient } = await import("../../dist/protocols/round-robin/worker/client.js");
+    const { RoundRobinClient } = await import("../../dist/protocols/round-robin/worker/worker.js");
     const client = await RoundRobinClient.open({ url });
     await client.whenReady();
     return async () => (await client.trackexec(...args)).args[0] ?? EMPTY;

@@ -2,11 +2,11 @@
  * The config pushed to workers: one set of settings, in numbered versions. Each version is stored under its number, so two brokers of a
  * group that set one at the same time get two numbers. Version 0 is empty; every broker starts with it.
  */
-import { type Config, isConfig } from "../base/config-value.js";
+
 import { badInput } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Store } from "../model/store.js";
-import { checkSettings } from "../model/worker-settings.js";
+import { type Config, checkSettings, isConfig } from "../model/worker-settings.js";
 
 interface ConfigVersion {
   readonly version: number;

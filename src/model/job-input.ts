@@ -4,17 +4,21 @@ import { argument, integer, number, positive, text as readText, unexpectedValue 
 import { DEFAULT_LIMITS, type Dependency, type Entries, IF_EXISTS, type JobSpec, type Limits, MAX_MS } from "./job.js";
 import { limitName, MAX_LIMITS_OF_JOB } from "./limit.js";
 import { checkPlaceholders } from "./placeholders.js";
-import { ALL, type Bytes, DEFAULT_POOL, type Recipe, type Resources } from "./recipe.js";
 import {
+  ALL,
   array,
+  type Bytes,
+  DEFAULT_POOL,
   MAX_ENTRIES,
   numbers,
   outputCap,
+  type Recipe,
+  type Resources,
   recipe,
   relay,
   timeLimitMs,
   timeLimitPercent,
-} from "./recipe-input.js";
+} from "./recipe.js";
 import * as s from "./schema.js";
 import { strideTotal } from "./task-numbers.js";
 

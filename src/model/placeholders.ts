@@ -13,8 +13,8 @@
 import { badInput } from "../base/errors.js";
 import { shellWord } from "../base/format.js";
 import { type Bytes, PLACEHOLDER, type Recipe, type Several } from "./recipe.js";
+import { quote } from "./shell-command-list.js";
 import { findPlaceholders, type Quoting, type ShellPlaceholder } from "./shell-line.js";
-import { quote } from "./shell-words.js";
 import { checkedPath } from "./task-files.js";
 
 /** What the placeholders of one task stand for. */

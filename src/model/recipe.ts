@@ -1,6 +1,15 @@
-/** What the tasks of a job run. */
-import type { TaskFiles } from "./task-files.js";
-import { type Strides, taskNumber } from "./task-numbers.js";
+/**
+ * What the tasks of a job run.
+ *
+ * Schemas of recipes, numbers and limits of tasks, for clients and for laboro's own link.
+ */
+
+import { badInput } from "../base/errors.js";
+import { fields, optional, unexpectedValue } from "./input.js";
+import { NO_OUTPUT_CAP } from "./job.js";
+import * as s from "./schema.js";
+import { checkedPath, MAX_FILE_BYTES, MAX_FILES, MAX_PATH, type TaskFiles } from "./task-files.js";
+import { arrayFault, isRising, type Strides, taskNumber } from "./task-numbers.js";
 
 /** Text, or bytes where a file name or argument is not UTF-8. */
 export type Bytes = string | Uint8Array;
@@ -122,3 +131,165 @@ export function interpreterOf(script: ScriptRecipe): readonly string[] {
 /** The words before the line of a command with `shell`. */
 export const shellOf = ({ argv }: Extract<Recipe, { kind: "command" }>): readonly Bytes[] =>
   argv.length > 1 ? argv.slice(0, -1) : ["/bin/sh", "-c"];
+
+export const MAX_ENTRIES = 10_000_000;
+const MAX_ARGUMENTS = 100_000;
+export const MAX_STRIDES = 10_000;
+
+const environment = s.mapped(s.record(s.argument()), (given, what) => {
+  for (const name of Object.keys(given)) {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw unexpectedValue(what, "names of letters, digits and _", name);
+  }
+  return given;
+});
+
+const stride = s.mapped(
+  s.object({
+    first: s.count(),
+    last: s.count(),
+    step: s.withDefault(s.integer(1, Number.MAX_SAFE_INTEGER), 1),
+  }),
+  (given, what) => {
+    if (given.last < given.first)
+      throw unexpectedValue(what, "first to be at most last", `${given.first} and ${given.last}`);
+    return given;
+  },
+);
+
+export const array = s.mapped(s.list(stride, MAX_STRIDES), (given, what): Strides => {
+  const fault = arrayFault(given);
+  if (fault !== undefined) throw badInput(`${what}: expected each number once, but ${fault}`);
+  return given;
+});
+
+export const numbers = s.mapped(s.list(stride, MAX_ENTRIES), (given, what): Strides => {
+  if (!isRising(given)) throw badInput(`${what}: expected each number to be larger than the one before it`);
+  return given;
+});
+
+/** The numbers in a message of the link. */
+export const readLinkNumbers = (value: unknown): Strides => numbers.read(value, "numbers");
+
+const sha256 = s.mapped(s.text(64), (given, what) => {
+  if (/^[0-9a-f]{64}$/.test(given)) return given;
+  throw unexpectedValue(what, "64 hexadecimal digits", given);
+});
+
+export const sentFile = s.object({
+  path: s.mapped(s.text(MAX_PATH), checkedPath),
+  size: s.integer(0, MAX_FILE_BYTES),
+  sha256,
+  executable: s.optional(s.flag()),
+});
+
+const files = s.mapped(
+  s.object({
+    sent: s.optional(s.described(s.list(sentFile, MAX_FILES), "files whose bytes follow by sendFile")),
+    use: s.optional(s.described(s.list(s.text(MAX_PATH), 100), "which of them a task gets, with placeholders")),
+    returns: s.optional(
+      s.described(s.list(s.text(MAX_PATH), 100), "what a task returns, with placeholders, *, ? and **"),
+    ),
+  }),
+  (given, what) => {
+    const { sent = [] } = given;
+    // Sorted so, what is in a folder comes right after it.
+    const paths = sent.map(({ path }) => path.replaceAll("/", "\0")).sort();
+    const clash = paths.findIndex((path, i) => paths[i + 1] === path || paths[i + 1]?.startsWith(`${path}\0`) === true);
+    if (clash >= 0) {
+      const path = sent.find((one) => one.path.replaceAll("/", "\0") === paths[clash])?.path;
+      throw badInput(`${what}.sent: ${JSON.stringify(path)} occurs twice, or is also the folder of another file`);
+    }
+    const bytes = sent.reduce((sum, { size }) => sum + size, 0);
+    if (bytes > MAX_FILE_BYTES) throw unexpectedValue(`${what}.sent`, `at most ${MAX_FILE_BYTES} bytes in all`, bytes);
+    return given;
+  },
+);
+
+/** Directory, environment and input of a process. */
+const processFields = {
+  several: s.optional(
+    s.described(
+      s.choice("joined", "repeated"),
+      "an entry is several values, separated by tabs: {} is all of them; repeated: with the word around it",
+    ),
+  ),
+  array: s.optional(s.described(array, "a task for each of these numbers, which is its number and its entry")),
+  dir: s.optional(s.argument()),
+  env: s.optional(environment),
+  stdin: s.optional(s.bytes()),
+  files: s.optional(s.described(files, "files that are sent to the worker and returned from it")),
+};
+
+const command = s.object({
+  kind: s.choice("command"),
+  argv: s.list(s.argument(), MAX_ARGUMENTS),
+  placeholders: s.optional(
+    s.described(s.flag(), "replace {} {.} {/} {//} {/.} {#} {%} and {1} {2} … in the arguments, task by task"),
+  ),
+  shell: s.optional(
+    s.described(
+      s.flag(),
+      "the last argument is a line: for /bin/sh if it is alone, else for the shell before it, as in bash -c LINE",
+    ),
+  ),
+  log: s.optional(
+    s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),
+  ),
+  ...processFields,
+});
+
+const script = s.object({
+  kind: s.choice("script"),
+  content: s.bytes(),
+  type: s.described(s.text(16), "the file's extension: .sh"),
+  args: s.optional(s.list(s.argument(), MAX_ARGUMENTS)),
+  ...processFields,
+});
+
+const call = s.object({ kind: s.choice("call"), service: s.text(), body: s.optional(s.bytes()) });
+
+const recipeKinds = { command, script, call };
+
+export const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
+  if (given.kind !== "call" && given.files !== undefined && given.dir !== undefined)
+    throw unexpectedValue(`${what}.dir`, "none beside files: such a task runs in a folder of its own", given.dir);
+  if (given.kind !== "command") return given;
+  if (given.argv.length === 0 || given.argv[0]?.length === 0)
+    throw unexpectedValue(`${what}.argv`, "a command", "nothing");
+  if (given.shell === true && given.argv.length > 1 && given.argv.at(-2) !== "-c")
+    throw unexpectedValue(`${what}.argv`, "one line for the shell, or a shell, -c and the line", given.argv.join(" "));
+  return given;
+});
+
+/** The recipe in a message of the link. Members that a newer version has added are ignored. */
+export function readLinkRecipe(value: unknown, what: string): Recipe {
+  const given = fields(value, what);
+  const kind = Object.entries(recipeKinds).find(([name]) => name === given.kind)?.[1];
+  return recipe.read(kind === undefined ? given : s.knownMembers<s.Shape>(kind, given), what);
+}
+
+export const timeLimitMs = s.positive();
+export const timeLimitPercent = s.described(
+  s.integer(101, 1_000_000),
+  "a time limit in percent of the median of the job's tasks that succeeded at the same worker, once three have",
+);
+/** Null stands for no cap. */
+export const outputCap: s.Optional<number, number | null> = {
+  ...s.optional(s.count()),
+  read: (value, what) => (value === null ? NO_OUTPUT_CAP : (optional(value, what, s.count().read) as number)),
+  json: () => ({ type: ["integer", "null"], minimum: 0, description: "output kept per task, in bytes; null for all" }),
+};
+export const relay = s.optional(s.flag());
+
+/** The limits that workers apply. */
+const taskLimits = s.object({
+  timeLimitMs: s.optional(timeLimitMs),
+  timeLimitPercent: s.optional(timeLimitPercent),
+  timeRequestMs: s.optional(timeLimitMs),
+  outputCap: s.count(),
+  relay,
+});
+
+/** The limits in a message of the link. Members that a newer version has added are ignored. */
+export const readLinkLimits = (value: unknown, what: string): s.ReadType<typeof taskLimits> =>
+  taskLimits.read(s.knownMembers(taskLimits, fields(value, what)), what);

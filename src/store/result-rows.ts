@@ -2,7 +2,7 @@
  * Results as rows, in both engines. The small output of an attempt is one value there: varints (the number of parts, then each part's
  * length * 2 + stream), then the bytes.
  */
-import { VarintReader, varintSize, writeVarint } from "../base/files/varint.js";
+import { VarintReader, varintSize, writeVarint } from "../base/files/records.js";
 import type { OutputStream, SmallOutput, TaskEnd, TaskResult } from "../model/outcome.js";
 import type { OutputOptions, OutputPage, OutputPiece } from "../model/store.js";
 

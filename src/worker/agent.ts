@@ -8,10 +8,9 @@
  */
 import { availableParallelism, freemem, loadavg, totalmem } from "node:os";
 import { MAX_TIMER_MS } from "../base/clock.js";
-import { readConfig } from "../base/config-value.js";
 import type { LaboroError } from "../base/errors.js";
 import type { SessionId } from "../model/ids.js";
-import { readSettings, type Settings } from "../model/worker-settings.js";
+import { readConfig, readSettings, type Settings } from "../model/worker-settings.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";

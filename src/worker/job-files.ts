@@ -14,11 +14,11 @@ import {
   shellOf,
   withEntry,
 } from "../model/recipe.js";
-import { quote } from "../model/shell-words.js";
+import { quote } from "../model/shell-command-list.js";
 import { type Strides, taskNumber } from "../model/task-numbers.js";
 import type { AcquiredSlot } from "./capacity.js";
 import type { CommandSpec } from "./processes/index.js";
-import { DEFAULT_PATH, findCommand } from "./processes/lookup.js";
+import { DEFAULT_PATH, findCommand } from "./processes/start-error.js";
 import type { PrefetchedTask } from "./task-tracker.js";
 
 export interface ProcessJob {

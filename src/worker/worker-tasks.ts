@@ -20,8 +20,7 @@ import {
 import type { AcquiredSlot, Capacity } from "./capacity.js";
 import type { HandlerMessages } from "./handler-messages.js";
 import type { JobFiles } from "./job-files.js";
-import type { Lifetime } from "./lifetime.js";
-import { LifetimeFilter } from "./lifetime.js";
+import { type Lifetime, LifetimeFilter } from "./lifetime.js";
 import type { MemoryWatch } from "./machine.js";
 import { type AttemptOutput, attemptKey, OutputSender } from "./output-sender.js";
 import type { Slots } from "./processes/index.js";

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { parseRange } from "../../src/broker/api/streams.js";
+import { parseRange } from "../../src/broker/api/json.js";
 import type { Write } from "../../src/model/store.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { AbbreviatingCommand } from "../../src/cli/lib/abbreviating-command.js";
+import { AbbreviatingCommand } from "../../src/cli/lib/option-parsers.js";
 
 function parsed(...words: string[]): { readonly options: object; readonly args: readonly string[] } {
   const command = new AbbreviatingCommand("x")

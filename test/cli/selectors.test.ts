@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatRanges, parseJobSelector, parseSelector, parseTaskSelector } from "../../src/cli/lib/selectors.js";
+import { formatRanges, parseJobSelector, parseSelector, parseTaskSelector } from "../../src/cli/lib/select-jobs.js";
 
 describe("a selector", () => {
   it("names jobs by number, range, last and all", () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { encodeVarints, VarintReader, varintSize } from "../../src/base/files/varint.js";
+import { encodeVarints, VarintReader, varintSize } from "../../src/base/files/records.js";
 
 describe("varints", () => {
   it("give back every whole number up to 2^53 - 1", () => {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { PeerErrors } from "../../src/base/peer-errors.js";
+import { PeerErrors } from "../../src/base/log.js";
 
 function logged() {
   const lines: string[] = [];

@@ -12,9 +12,17 @@ import type { Core } from "../core.js";
 import { authorizeAndRead, OPERATIONS_BY_NAME, perform } from "../operations/index.js";
 import { submitLarge } from "../operations/jobs.js";
 import type { AnyOperation, BrokerInfo, OperationContext } from "../operations/operation.js";
-import { handleRawRequest, inputOf, jsonOf, notFound, readJson, replyError } from "./json.js";
+import {
+  handleRawRequest,
+  inputOf,
+  jsonOf,
+  notFound,
+  readJson,
+  replyError,
+  sendRawOutput,
+  streamEvents,
+} from "./json.js";
 import { SharedResponses } from "./shared-responses.js";
-import { sendRawOutput, streamEvents } from "./streams.js";
 
 export const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;

@@ -1,14 +1,24 @@
-/** Requests and answers as JSON, and errors as `{"error": {"code", "message"}}` with a status. Bytes become text if they are UTF-8, otherwise `{"base64": …}`. */
+/**
+ * Requests and answers as JSON, and errors as `{"error": {"code", "message"}}` with a status. Bytes become text if they are UTF-8, otherwise `{"base64": …}`.
+ *
+ * Answers that are streams: events, and the output of a task.
+ * Events are sent as they happen (text/event-stream). Each follower has a position in the broker's ring and is sent the events after it, as fast
+ * as it reads; nothing else is buffered for it. A follower that the ring overtakes gets `missed`; one that does not read at all is dropped.
+ */
 import { isUtf8 } from "node:buffer";
+import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { asLaboroError, badInput, type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { type Fields, fields, unexpectedValue } from "../../model/input.js";
+import { type Fields, fields, integer, unexpectedValue } from "../../model/input.js";
 import { LARGE_SUBMISSION } from "../../model/job.js";
 import type { Schema } from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { perform } from "../operations/index.js";
+import type { BrokerEvent } from "../events.js";
+import { events as eventsOperation } from "../operations/events.js";
+import { authorizeAndRead, perform } from "../operations/index.js";
 import type { AnyOperation, OperationContext } from "../operations/operation.js";
+import { output } from "../operations/output.js";
 import { request as operation } from "../operations/services.js";
 
 export const jsonOf = (value: object): string => JSON.stringify(plain(value));
@@ -152,3 +162,170 @@ function statusIn(cause: unknown): number | undefined {
 
 export const notFound = ({ method, url }: FastifyRequest): LaboroError =>
   badInput(`there is no ${method} ${url.split("?", 1)[0]?.slice(0, 200)}; /api/v1/openapi.json lists what there is`);
+
+const HEARTBEAT_MS = 15_000;
+/** Bytes that are buffered for a slow follower. */
+const BUFFER = 256 * 1024;
+/** A follower that reads nothing for this many heartbeats is dropped. */
+const MAX_STUCK_HEARTBEATS = 2;
+const FOLLOWERS = 1_000;
+const PAGE = 100;
+
+const following = new WeakMap<Core, number>();
+
+/** Of each event, made once for all its followers. */
+const texts = new WeakMap<BrokerEvent, string>();
+
+function textOf(event: BrokerEvent): string {
+  const known = texts.get(event);
+  if (known !== undefined) return known;
+  const text = `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;
+  texts.set(event, text);
+  return text;
+}
+
+export function streamEvents(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  input: Fields,
+  context: OperationContext,
+): FastifyReply {
+  const given = authorizeAndRead(eventsOperation, input, context.role);
+  const seen = request.headers["last-event-id"];
+  const after =
+    typeof seen === "string" ? integer(Number(seen), "last-event-id", 0, Number.MAX_SAFE_INTEGER) : given.after;
+  const followers = following.get(core) ?? 0;
+  if (followers >= FOLLOWERS) throw new LaboroError("LABORO_QUEUE_FULL", `${followers} follow the events already`);
+  following.set(core, followers + 1);
+  reply.hijack();
+  reply.raw.once("close", () => following.set(core, (following.get(core) ?? 1) - 1));
+  follow(core, reply.raw, after ?? core.events.last, given.job);
+  return reply;
+}
+
+function follow(core: Core, response: ServerResponse, start: number, job: number | undefined): void {
+  response.writeHead(200, {
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-accel-buffering": "no",
+  });
+  response.write(": laboro\n\n");
+  let after = start;
+  let stuck = 0;
+  const pump = (): void => {
+    while (response.writableLength < BUFFER) {
+      const { events, last, missedUntil: until } = core.events.after(after, PAGE, job);
+      // Its id is that of the last event that is lost: whoever continues there gets all that are kept.
+      const missed =
+        until === undefined ? "" : `event: missed\nid: ${until}\ndata: ${JSON.stringify({ after, until })}\n\n`;
+      if (missed !== "" || events.length > 0) response.write(missed + events.map(textOf).join(""));
+      after = last;
+      if (after >= core.events.last) return;
+    }
+  };
+  const heartbeat = setInterval(() => {
+    if (response.writableLength < BUFFER) {
+      stuck = 0;
+      response.write(": heartbeat\n\n");
+    } else if (++stuck >= MAX_STUCK_HEARTBEATS) response.destroy();
+  }, HEARTBEAT_MS);
+  heartbeat.unref();
+  const unsubscribe = core.events.followers.add(pump);
+  response.on("drain", pump);
+  response.once("close", () => {
+    clearInterval(heartbeat);
+    unsubscribe();
+  });
+  pump();
+}
+
+// A task's output as raw bytes: the stored pieces one after the other, without offsets. A Range header counts these bytes. The output is
+// measured first and then sent piece by piece, so it need not fit into memory.
+
+export async function sendRawOutput(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  input: Fields,
+  context: OperationContext,
+): Promise<FastifyReply> {
+  const given = authorizeAndRead(output, { ...input, limit: undefined, waitMs: undefined }, context.role);
+  const first = await output.perform(core, { ...given, limit: 1 }, context);
+  const attempt = given.attempt ?? first.attempt;
+  const query = { ...given, ...(attempt === undefined ? {} : { attempt }) };
+  let total = 0;
+  for await (const bytes of piecesOf(core, query, context)) total += bytes.length;
+  const range = parseRange(request.headers.range, total);
+  reply.type("application/octet-stream").header("accept-ranges", "bytes");
+  if (attempt !== undefined) reply.header("laboro-attempt", String(attempt));
+  if (range === "outside") {
+    const error = { code: "LABORO_BAD_INPUT", message: `range: there are ${total} bytes` };
+    return reply
+      .code(416)
+      .header("content-range", `bytes */${total}`)
+      .type("application/json")
+      .send(JSON.stringify({ error }));
+  }
+  const { first: from, last } = range ?? { first: 0, last: total - 1 };
+  if (range !== undefined) reply.code(206).header("content-range", `bytes ${from}-${last}/${total}`);
+  reply.header("content-length", String(last - from + 1));
+  if (last < from) return reply.send("");
+  return reply.send(cut(piecesOf(core, query, context), { first: from, last }));
+}
+
+type OutputQuery = Parameters<typeof output.perform>[1];
+
+async function* piecesOf(core: Core, query: OutputQuery, context: OperationContext): AsyncGenerator<Uint8Array> {
+  let from: number | undefined = query.from;
+  while (from !== undefined && !context.signal.aborted) {
+    const page: Awaited<ReturnType<typeof output.perform>> = await output.perform(core, { ...query, from }, context);
+    for (const { bytes } of page.pieces) yield bytes;
+    from = page.next;
+  }
+}
+
+function cut(pieces: AsyncGenerator<Uint8Array>, { first, last }: ByteRange): ReadableStream<Uint8Array> {
+  let at = 0;
+  return new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      for (;;) {
+        const { value, done } = at > last ? { value: undefined, done: true } : await pieces.next();
+        if (done === true || value === undefined) {
+          controller.close();
+          return;
+        }
+        const start = Math.max(0, first - at);
+        const end = Math.min(value.length, last + 1 - at);
+        at += value.length;
+        if (end <= start) continue;
+        controller.enqueue(value.subarray(start, end));
+        return;
+      }
+    },
+    cancel: () => void pieces.return(undefined),
+  });
+}
+
+/** The header `Range: bytes=…`, as far as one range goes. */
+interface ByteRange {
+  readonly first: number;
+  readonly last: number;
+}
+
+/** Undefined if the whole is to be sent: without the header, or with one that is not understood. */
+export function parseRange(header: string | undefined, total: number): ByteRange | "outside" | undefined {
+  const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? "");
+  if (found === null) return undefined;
+  const [, from = "", to = ""] = found;
+  if (from === "" && to === "") return undefined;
+  if (from === "") {
+    const length = Math.min(Number(to), total);
+    return length === 0 ? "outside" : { first: total - length, last: total - 1 };
+  }
+  const first = Number(from);
+  const last = to === "" ? total - 1 : Math.min(Number(to), total - 1);
+  if (to !== "" && Number(to) < first) return undefined;
+  return first >= total ? "outside" : { first, last };
+}

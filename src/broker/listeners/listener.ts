@@ -5,8 +5,7 @@ import { hostname, networkInterfaces } from "node:os";
 import { inUrl, isLoopback } from "../../base/addresses.js";
 import type { ConnectionGuard } from "../../base/connection-guard.js";
 import { badInput, errnoOf } from "../../base/errors.js";
-import type { Log } from "../../base/log.js";
-import type { PeerErrors } from "../../base/peer-errors.js";
+import type { Log, PeerErrors } from "../../base/log.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
 import type { Core } from "../core.js";
 

@@ -1,8 +1,8 @@
 /** The config pushed to workers: reading and setting it. And draining the broker. */
 
-import { type Config, type ConfigValue, isConfig, readConfig } from "../../base/config-value.js";
 import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
+import { type Config, type ConfigValue, isConfig, readConfig } from "../../model/worker-settings.js";
 import type { Role } from "../access/tokens.js";
 import { CONFIG_HISTORY } from "../worker-config.js";
 import { maySeeEnvironment } from "./job-view.js";

@@ -8,7 +8,7 @@ import { argument, integer } from "../../model/input.js";
 import type { Entries, Job, JobChanges } from "../../model/job.js";
 import { MAX_TASKS, newTasks, plainKey } from "../../model/job-input.js";
 import { checkPlaceholders } from "../../model/placeholders.js";
-import { MAX_STRIDES, timeLimitMs } from "../../model/recipe-input.js";
+import { MAX_STRIDES, timeLimitMs } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import type { Write, WriteResult } from "../../model/store.js";
 import { arrayFault, joinStrides, numberLimits, type Strides, strideTotal } from "../../model/task-numbers.js";

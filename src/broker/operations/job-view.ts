@@ -2,12 +2,10 @@
 import { shellWord } from "../../base/format.js";
 import type { State } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
-import type { Counters, Job, Limits } from "../../model/job.js";
-import { finishedCount, NO_OUTPUT_CAP } from "../../model/job.js";
+import { type Counters, finishedCount, type Job, type Limits, NO_OUTPUT_CAP } from "../../model/job.js";
 import { amount, haltRule, retry } from "../../model/job-input.js";
 import { MAX_LIMITS_OF_JOB } from "../../model/limit.js";
-import { ALL, type Bytes, type Recipe } from "../../model/recipe.js";
-import { sentFile } from "../../model/recipe-input.js";
+import { ALL, type Bytes, type Recipe, sentFile } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { MAX_FILES, MAX_PATH, type TaskFiles } from "../../model/task-files.js";
 import { numbersOf } from "../../model/task-numbers.js";

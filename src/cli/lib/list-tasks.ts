@@ -3,7 +3,7 @@ import type { Client } from "../../client/client.js";
 import { contains, difference, normalize, type Range, type Ranges, rangesOf } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
 import { taskNumber } from "../../model/task-numbers.js";
-import { type JobView, pages, type TaskView } from "./views.js";
+import { type JobView, pages, type TaskView } from "./result-text.js";
 
 export const TASK_STATES = ["waiting", "running", "succeeded", "failed", "cancelled"] as const;
 export type TaskState = (typeof TASK_STATES)[number];

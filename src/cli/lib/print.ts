@@ -1,5 +1,11 @@
-/** Output of verbs: lines for people, or one JSON document for programs. */
+/**
+ * Output of verbs: lines for people, or one JSON document for programs.
+ *
+ * Confirmation before changes that cannot be undone.
+ */
 import { isUtf8 } from "node:buffer";
+import { createInterface } from "node:readline/promises";
+import { badInput } from "../../base/errors.js";
 import { EscapeFilter, textFor } from "./terminal/escape-filter.js";
 import { escapeControls } from "./terminal/terminal.js";
 
@@ -39,4 +45,21 @@ function asJson(this: unknown, name: string, item: unknown): unknown {
 export function bytesToJson(bytes: Uint8Array): string | { readonly base64: string } {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return isUtf8(buffer) ? buffer.toString() : { base64: buffer.toString("base64") };
+}
+
+/** Throws LABORO_BAD_INPUT if there is no terminal to ask at. */
+export function requireTerminal(verb: string): void {
+  if (process.stdin.isTTY && process.stderr.isTTY) return;
+  throw badInput(
+    `laboro ${verb} needs a confirmation, but there is no terminal: name the jobs by number, or add --yes`,
+  );
+}
+
+export async function confirm(question: string): Promise<boolean> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return /^y(es)?$/i.test((await terminal.question(`${escapeControls(question)} [y/N] `)).trim());
+  } finally {
+    terminal.close();
+  }
 }

@@ -1,12 +1,33 @@
-/** Results of tasks and jobs as text. */
+/**
+ * Results of tasks and jobs as text.
+ *
+ * Results of operations, by the names that the verbs use, and page by page.
+ */
 
 import { constants } from "node:os";
 import { formatCount, pluralize, shortDuration } from "../../base/format.js";
+import type { OperationOutput } from "../../broker/operations/index.js";
 import type { Client } from "../../client/client.js";
 import type { Bytes } from "../../model/recipe.js";
 import { formatDuration } from "./option-parsers.js";
 import { escapeControls } from "./terminal/terminal.js";
-import type { JobView, TaskView } from "./views.js";
+
+export type { OperationOutput } from "../../broker/operations/index.js";
+export type JobView = OperationOutput<"job">;
+export type WorkerView = OperationOutput<"workers">["workers"][number];
+export type TaskView = OperationOutput<"tasks">["tasks"][number];
+
+/** Reads page after page. Stops at the last one, or where the caller stops. */
+export async function* pages<Page extends { readonly next?: number | undefined }>(
+  read: (from: number) => Promise<Page>,
+  start = 0,
+): AsyncGenerator<Page> {
+  for (let from: number | undefined = start; from !== undefined; ) {
+    const page: Page = await read(from);
+    yield page;
+    from = page.next;
+  }
+}
 
 /** "exit code 2", "killed by signal 9 (SIGKILL)", "time limit of 5s": what ended it. */
 export function outcomeText(

@@ -3,10 +3,8 @@ import { Command } from "commander";
 import { pluralize } from "../../base/format.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { confirm, requireTerminal } from "../lib/confirm.js";
-import { changeJobs, OPEN_STATES } from "../lib/select-jobs.js";
-
-import { indicesOf, parseSelector } from "../lib/selectors.js";
+import { confirm, requireTerminal } from "../lib/print.js";
+import { changeJobs, indicesOf, OPEN_STATES, parseSelector } from "../lib/select-jobs.js";
 
 interface Options extends BrokerChoice {
   readonly reason?: string;

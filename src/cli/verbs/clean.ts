@@ -4,12 +4,10 @@ import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { confirm, requireTerminal } from "../lib/confirm.js";
 import { formatDuration, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
+import { confirm, printLines, requireTerminal } from "../lib/print.js";
 
-import { printLines } from "../lib/print.js";
-import { changeJobs, ENDED_STATES, stateParser } from "../lib/select-jobs.js";
-import { parseJobSelector } from "../lib/selectors.js";
+import { changeJobs, ENDED_STATES, parseJobSelector, stateParser } from "../lib/select-jobs.js";
 
 interface Options extends BrokerChoice {
   readonly olderThan?: number;

@@ -1,10 +1,10 @@
 /** `laboro config`: the configuration of the workers, in numbered versions. */
 import { readFileSync } from "node:fs";
 import { Argument, Command, Option } from "commander";
-import { type Config, type ConfigValue, isConfig } from "../../base/config-value.js";
 import { badInput } from "../../base/errors.js";
 import { ago } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
+import { type Config, type ConfigValue, isConfig } from "../../model/worker-settings.js";
 import { CONFIG_TYPES, configTypeOf, parseConfig, writeConfig } from "../../protocols/scale0/config-formats.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { collect, parseWholeNumber } from "../lib/option-parsers.js";

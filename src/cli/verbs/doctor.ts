@@ -22,11 +22,10 @@ import {
 } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
 import { printJson, printLines } from "../lib/print.js";
-import { HOST_FORMAT } from "../lib/ssh/hosts.js";
+import type { OperationOutput } from "../lib/result-text.js";
+import { HOST_FORMAT } from "../lib/ssh/connection.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
 import { detectTerminal, escapeControls, paint, stateColour, type Terminal } from "../lib/terminal/terminal.js";
-
-import type { OperationOutput } from "../lib/views.js";
 import { type Check, checkPostgres, fail, messageOf, ok, warn } from "./doctor/postgres.js";
 
 interface Options extends BrokerChoice {

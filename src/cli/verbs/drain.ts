@@ -6,8 +6,8 @@ import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { parsePositive } from "../lib/option-parsers.js";
 import { printLines } from "../lib/print.js";
+import type { WorkerView } from "../lib/result-text.js";
 import { suggestion } from "../lib/suggest.js";
-import type { WorkerView } from "../lib/views.js";
 
 interface DrainOptions extends Omit<BrokerChoice, "broker"> {
   /** True if no URL follows: the broker itself is drained. */

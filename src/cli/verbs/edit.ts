@@ -4,8 +4,7 @@ import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration, parsePositive } from "../lib/option-parsers.js";
-import { changeJobs, OPEN_STATES } from "../lib/select-jobs.js";
-import { parseJobSelector } from "../lib/selectors.js";
+import { changeJobs, OPEN_STATES, parseJobSelector } from "../lib/select-jobs.js";
 import { parseInteger } from "../lib/submission/options.js";
 
 interface EditOptions extends BrokerChoice {

@@ -18,8 +18,7 @@ import {
   toLatin1,
 } from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
-import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { parseWholeNumber } from "../lib/option-parsers.js";
+import { AbbreviatingCommand, parseWholeNumber } from "../lib/option-parsers.js";
 import { printNotice } from "../lib/print.js";
 import { textFor } from "../lib/terminal/escape-filter.js";
 import { runAtBroker, runExperiments } from "./experiments/run.js";

@@ -4,8 +4,7 @@ import { taskNumber } from "../../model/task-numbers.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
 import { entryOf, taskLabel } from "../lib/result-text.js";
-import { selectJob } from "../lib/select-jobs.js";
-import { indicesOf, parseTaskSelector } from "../lib/selectors.js";
+import { indicesOf, parseTaskSelector, selectJob } from "../lib/select-jobs.js";
 import { escapeControls } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {

@@ -8,9 +8,8 @@ import { FileReceiver } from "../../client/task-files.js";
 import { contains } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printLines, printNotice } from "../lib/print.js";
-import { selectJob } from "../lib/select-jobs.js";
-import { indicesOf, parseSelector } from "../lib/selectors.js";
-import { pages } from "../lib/views.js";
+import { pages } from "../lib/result-text.js";
+import { indicesOf, parseSelector, selectJob } from "../lib/select-jobs.js";
 
 interface Options extends BrokerChoice {
   readonly dir: string;

@@ -1,8 +1,7 @@
 /** `laboro hold` and `laboro release`: stop assigning the tasks of a job, and assign them again. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { changeJobs, type JobChange, OPEN_STATES } from "../lib/select-jobs.js";
-import { parseJobSelector } from "../lib/selectors.js";
+import { changeJobs, type JobChange, OPEN_STATES, parseJobSelector } from "../lib/select-jobs.js";
 
 export const hold = (): Command =>
   makeVerb(

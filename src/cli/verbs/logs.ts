@@ -15,12 +15,11 @@ import {
 } from "../lib/broker-connection.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { bytesToJson, printNotice } from "../lib/print.js";
-import { selectJobs } from "../lib/select-jobs.js";
-import { indicesOf, parseSelector } from "../lib/selectors.js";
+import { type JobView, pages } from "../lib/result-text.js";
+import { indicesOf, parseSelector, selectJobs } from "../lib/select-jobs.js";
 import type { TaskAttempt } from "../lib/task-output/attempt-output.js";
 import { OutputPrinter } from "../lib/task-output/output-printer.js";
 import { LineOutput, OutputWriter, type TaskWriter } from "../lib/task-output/output-writer.js";
-import { type JobView, pages } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
   readonly follow?: boolean;

@@ -18,10 +18,8 @@ import {
 import { EXIT } from "../lib/failures.js";
 import type { LocalBroker } from "../lib/local-broker.js";
 import { printLines } from "../lib/print.js";
-import { changeJobs, JOB_STATES, OPEN_STATES, selectJobs } from "../lib/select-jobs.js";
-
-import { indicesOf, parseSelector } from "../lib/selectors.js";
-import type { JobView } from "../lib/views.js";
+import type { JobView } from "../lib/result-text.js";
+import { changeJobs, indicesOf, JOB_STATES, OPEN_STATES, parseSelector, selectJobs } from "../lib/select-jobs.js";
 
 const PROBE_TIMEOUT_MS = 1_000;
 

@@ -10,10 +10,9 @@ import { ACCESS_FILE, dataDirectory, findBroker } from "../../client/find-broker
 import type { Job } from "../../model/job.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import { ThreadCalls } from "../../store/sqlite/thread-calls.js";
-import { ResultFiles } from "../lib/batch/result-files.js";
+import { ResultFiles, unfinishedJobs } from "../lib/batch/batch-files.js";
 import { batchKey, commandLine, type StartedBatch, startOrResume } from "../lib/batch/resume.js";
 import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
-import { unfinishedJobs } from "../lib/batch/shown-tasks.js";
 import {
   addBrokerOptions,
   type BrokerChoice,
@@ -31,13 +30,13 @@ import type { LocalBroker } from "../lib/local-broker.js";
 import { collect, type PerCores, parseDuration, parsePerCores, parseSize } from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
 import type { RunMachines } from "../lib/ssh/run-machines.js";
-import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/files.js";
 import {
   addSubmissionOptions,
   makeSubmission,
   NOTHING_TO_DO,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
+import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/output-files.js";
 import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
 
 interface Options extends SubmissionOptions, FileOptions, BrokerChoice {
@@ -202,7 +201,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
 
 /** Loaded here: most runs need no other machine. */
 async function machinesOf(options: Options): Promise<RunMachines> {
-  const { parseHosts } = await import("../lib/ssh/hosts.js");
+  const { parseHosts } = await import("../lib/ssh/connection.js");
   const { RunMachines: Machines } = await import("../lib/ssh/run-machines.js");
   return new Machines(parseHosts(options.ssh, "--ssh"), options);
 }
@@ -238,7 +237,7 @@ interface RunOptions extends Options {
 interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
-  /** Directory of the records of printed output (shown-tasks.ts). */
+  /** Directory of the records of printed output (batch-files.ts). */
   readonly dir: string;
   readonly connect: ConnectBroker;
   /** Where it is, once it is connected. */

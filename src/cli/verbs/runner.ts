@@ -15,10 +15,9 @@ import { shortDate } from "../../protocols/runexp/res-text.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
 import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
-import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
 import { EXIT } from "../lib/failures.js";
-import { logger } from "../lib/long-running.js";
-import { parseDuration, parsePositive, parseSize } from "../lib/option-parsers.js";
+import { logger } from "../lib/interrupt.js";
+import { AbbreviatingCommand, parseDuration, parsePositive, parseSize } from "../lib/option-parsers.js";
 
 import { openOutput, printLines, printNotice } from "../lib/print.js";
 

@@ -4,7 +4,7 @@ import { badInput } from "../../base/errors.js";
 import { dataDirectory, findBroker } from "../../client/find-broker.js";
 import { EXIT } from "../lib/failures.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
-import { HOST_FORMAT, parseHosts } from "../lib/ssh/hosts.js";
+import { HOST_FORMAT, parseHosts } from "../lib/ssh/connection.js";
 import { askKeeper, type KeptMachine, keep, sshEnvironment } from "../lib/ssh/keeper.js";
 import { checkArchive, workerAccess } from "../lib/ssh/run-machines.js";
 import type { HostStatus } from "../lib/ssh/workers.js";

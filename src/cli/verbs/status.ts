@@ -8,10 +8,19 @@ import { type SpeedOf, speedSinceFirst } from "../lib/batch/progress-bar.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
-import { countersText, failureLines } from "../lib/result-text.js";
-import { ENDED_STATES, JOB_STATES, type JobFilter, listJobs, selectJobs, stateParser } from "../lib/select-jobs.js";
-import { isSingleJob, type JobSelector, parseJobSelector } from "../lib/selectors.js";
-import { type Cell, type Column, table } from "../lib/terminal/table.js";
+import { countersText, failureLines, type JobView, type OperationOutput } from "../lib/result-text.js";
+import {
+  ENDED_STATES,
+  isSingleJob,
+  JOB_STATES,
+  type JobFilter,
+  type JobSelector,
+  listJobs,
+  parseJobSelector,
+  selectJobs,
+  stateParser,
+} from "../lib/select-jobs.js";
+import { type Cell, type Column, type Screen, table, watchScreen } from "../lib/terminal/table.js";
 import {
   detectTerminal,
   escapeControls,
@@ -20,8 +29,6 @@ import {
   type Terminal,
   truncate,
 } from "../lib/terminal/terminal.js";
-import { type Screen, watchScreen } from "../lib/terminal/watch.js";
-import type { JobView, OperationOutput } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
   readonly all?: boolean;

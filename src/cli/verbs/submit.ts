@@ -6,10 +6,8 @@ import { submitWithFiles } from "../../client/task-files.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
-import { selectJob } from "../lib/select-jobs.js";
-import { parseJobSelector } from "../lib/selectors.js";
+import { parseJobSelector, selectJob } from "../lib/select-jobs.js";
 import { makeAppend } from "../lib/submission/entries.js";
-import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/files.js";
 import { overridesOf, readJobFile } from "../lib/submission/job-file.js";
 import {
   addSubmissionOptions,
@@ -19,6 +17,7 @@ import {
   parseAfter,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
+import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/output-files.js";
 import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
 import { addDelayAndKeyOptions } from "../lib/submission/time-options.js";
 

@@ -9,13 +9,11 @@ import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-c
 import { type ListedTask, listTasks, TASK_STATES, type TaskState } from "../lib/list-tasks.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
-import { entryLabel, outcomeText } from "../lib/result-text.js";
-import { selectJob, stateParser } from "../lib/select-jobs.js";
-import { formatRanges, indicesOf, parseSelector } from "../lib/selectors.js";
+import { entryLabel, type JobView, outcomeText } from "../lib/result-text.js";
+import { formatRanges, indicesOf, parseSelector, selectJob, stateParser } from "../lib/select-jobs.js";
 import { suggestion } from "../lib/suggest.js";
 import { type Cell, type Column, table } from "../lib/terminal/table.js";
 import { detectTerminal, stateColour } from "../lib/terminal/terminal.js";
-import type { JobView } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
   readonly state?: readonly TaskState[];

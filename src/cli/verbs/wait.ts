@@ -8,11 +8,8 @@ import { addBrokerOptions, type BrokerChoice, followWithRetry, withBroker } from
 import { EXIT } from "../lib/failures.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
-import { failureLines, jobResultLine } from "../lib/result-text.js";
-import { getJob, OPEN_STATES, selectJobs } from "../lib/select-jobs.js";
-
-import { parseJobSelector } from "../lib/selectors.js";
-import type { JobView } from "../lib/views.js";
+import { failureLines, type JobView, jobResultLine } from "../lib/result-text.js";
+import { getJob, OPEN_STATES, parseJobSelector, selectJobs } from "../lib/select-jobs.js";
 
 interface Options extends BrokerChoice {
   readonly timeout?: number;

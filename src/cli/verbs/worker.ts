@@ -7,7 +7,7 @@ import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
 import { dataDirectory, findBroker } from "../../client/find-broker.js";
-import { parseAddress, resolveForemanUrl } from "../../protocols/fuq/worker/foreman-url.js";
+import { parseAddress, resolveForemanUrl } from "../../protocols/fuq/worker/foreman-http.js";
 import type { ForemanEndpoint } from "../../protocols/fuq/worker/index.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import {
@@ -18,7 +18,7 @@ import {
   startWorker,
   type Worker,
 } from "../../worker/index.js";
-import { logger, notifySystemd, onStopSignal } from "../lib/long-running.js";
+import { logger, notifySystemd, onStopSignal } from "../lib/interrupt.js";
 import {
   collect,
   formatDuration,

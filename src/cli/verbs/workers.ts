@@ -2,9 +2,9 @@
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
+import type { WorkerView } from "../lib/result-text.js";
 import { type Column, table } from "../lib/terminal/table.js";
 import { detectTerminal, stateColour } from "../lib/terminal/terminal.js";
-import type { WorkerView } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;

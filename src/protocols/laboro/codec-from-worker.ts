@@ -2,8 +2,8 @@
 import { badInput } from "../../base/errors.js";
 import { type JobId, SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
-import type { EndedTask } from "../../model/outcome.js";
 import {
+  type EndedTask,
   FILE_CHUNK,
   MAX_VALUE,
   type OutputStream,
@@ -30,17 +30,17 @@ import {
   SHORTEST_SECRET,
   text,
 } from "./codec-fields.js";
-import type {
-  AttemptRange,
-  DoneTask,
-  FromWorker,
-  HeldState,
-  HeldTasks,
-  TakenOutput,
-  TaskOutput,
-  TaskRef,
+import {
+  type AttemptRange,
+  type DoneTask,
+  type FromWorker,
+  type HeldState,
+  type HeldTasks,
+  OUTPUT_CHUNK,
+  type TakenOutput,
+  type TaskOutput,
+  type TaskRef,
 } from "./messages.js";
-import { OUTPUT_CHUNK } from "./messages.js";
 
 export type MessageCodecs<Message extends { readonly type: string }> = {
   readonly [Type in Message["type"]]: MessageCodec<Extract<Message, { readonly type: Type }>>;

@@ -3,7 +3,7 @@ import { JobId } from "../../model/ids.js";
 import { fields, flag, integer, list, unexpectedValue } from "../../model/input.js";
 import type { Entries } from "../../model/job.js";
 import { FILE_CHUNK } from "../../model/outcome.js";
-import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/recipe-input.js";
+import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/recipe.js";
 import {
   amount,
   amounts,

@@ -10,8 +10,16 @@ import { badInput, badMessage, LaboroError } from "../../base/errors.js";
 import { unexpectedValue } from "../../model/input.js";
 import { LARGE_SUBMISSION } from "../../model/job.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
-import type { MessageCodec, Row } from "./codec-fields.js";
-import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, NAME_LIMIT, scan, VALUES_LIMIT } from "./codec-fields.js";
+import {
+  DEPTH_LIMIT,
+  FRAME_LIMIT,
+  MESSAGES_LIMIT,
+  type MessageCodec,
+  NAME_LIMIT,
+  type Row,
+  scan,
+  VALUES_LIMIT,
+} from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
 import { readRequests, requestSize, writeRequest } from "./codec-requests.js";
 import { TO_WORKER } from "./codec-to-worker.js";

@@ -14,10 +14,9 @@ import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { TracedConnection, TracedMessage } from "../../base/traced-connections.js";
 import type { Sender } from "./codec.js";
 import { FRAME_LIMIT, isErrorCode } from "./codec-fields.js";
-import { MemorySocket } from "./memory-transport.js";
+import { MemorySocket, type Transport, type TransportEvents } from "./memory-transport.js";
 import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
 import { SocketTransport, type WebSocketLike } from "./socket-transport.js";
-import type { Transport, TransportEvents } from "./transport.js";
 
 /**
  * How the broker uses `ws`. Compression would cost more than the bytes it saves; a peer that does not answer the close frame is dropped

@@ -9,7 +9,7 @@ import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type DetailedPeerCertificate } from "node:tls";
 import { LaboroError } from "../../base/errors.js";
 import { normalizeFingerprint } from "./broker-address.js";
-import { tunnelSocket } from "./web-socket-handshake.js";
+import { tunnelSocket } from "./client-web-socket.js";
 
 /** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
 const caByFingerprint = new Map<string, string>();

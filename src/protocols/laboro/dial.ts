@@ -14,11 +14,10 @@ import type { Socket } from "node:net";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { type BrokerAddress, type InProcessBroker, isInProcess, normalizeFingerprint } from "./broker-address.js";
-import { ClientWebSocket } from "./client-web-socket.js";
+import { ClientWebSocket, certificateError, isRefusal, openWebSocket } from "./client-web-socket.js";
 import { type CloseReason, Connection, type LinkLog } from "./connection.js";
 import { MemorySocket } from "./memory-transport.js";
 import type { FromClient, FromWorker, ToClient, ToWorker } from "./messages.js";
-import { certificateError, isRefusal, openWebSocket } from "./web-socket-handshake.js";
 
 export const CONNECT_TIMEOUT = 5_000;
 /** An opened link without a message of the broker is given up after this time: no heartbeat watches it yet. */

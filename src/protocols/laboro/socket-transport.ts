@@ -3,8 +3,8 @@ import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/erro
 import { decodeFrame, FrameBuilder, type Sender, type SentBy } from "./codec.js";
 import { MESSAGES_LIMIT } from "./codec-fields.js";
 import type { ConnectionOptions } from "./connection.js";
+import type { Transport, TransportEvents } from "./memory-transport.js";
 import type { LinkMessage } from "./messages.js";
-import type { Transport, TransportEvents } from "./transport.js";
 
 /**
  * Collects what is sent within one turn of the event loop into one frame. A frame stays under FRAME_TARGET unless a single message is

@@ -1,4 +1,9 @@
 /**
+ * The base of both sides of a connection. It takes messages from the reader as long as the state changes. A nested call
+ * leaves the rest to the outer loop, so that the stack does not grow with the messages.
+ */
+
+/**
  * The messages of runexp 1.3. None has a terminator. Names are bytes, kept as text with one character per byte
  * (latin1), so that a file name of any encoding comes back unchanged.
  */
@@ -115,7 +120,7 @@ export const toLatin1 = (text: string): string => Buffer.from(text).toString("la
 /** A message in several chunks is complete after this silence. */
 export const QUIET_MS = 20;
 
-export type ReadResult<M extends RunexpMessage = RunexpMessage> =
+type ReadResult<M extends RunexpMessage = RunexpMessage> =
   | { readonly kind: "message"; readonly message: M; readonly bytes: number }
   | { readonly kind: "partial" }
   /** It is a complete message if nothing arrives for QUIET_MS. */
@@ -193,5 +198,82 @@ export class MessageReader {
   #skip(bytes: number): void {
     this.#buffer = this.#buffer.subarray(bytes);
     this.#lastChunkStart = Math.max(0, this.#lastChunkStart - bytes);
+  }
+}
+
+/** Not a state of the specification: the peer has left, or it violated the protocol. */
+export interface Closed {
+  readonly name: "closed";
+}
+
+export interface ReadCallbacks<Received extends RunexpMessage> {
+  received(message: Received, bytes: number): void;
+  /** The peer sent something unexpected: close the connection. Nothing follows. */
+  protocolError(reason: string): void;
+  /** Call `quietElapsed` if nothing comes for QUIET_MS. */
+  startQuietTimer(): void;
+}
+
+export abstract class StateMachine<State extends { readonly name: string }, Received extends RunexpMessage> {
+  protected current: State | Closed;
+  protected readonly reader = new MessageReader();
+  readonly #callbacks: ReadCallbacks<Received>;
+  /** For the reason of an error. */
+  readonly #peer: string;
+  #running = false;
+
+  constructor(first: State, callbacks: ReadCallbacks<Received>, peer: string) {
+    this.current = first;
+    this.#callbacks = callbacks;
+    this.#peer = peer;
+  }
+
+  /** Takes the next message that this state allows. */
+  protected abstract step(state: State | Closed): void;
+
+  get state(): State | Closed {
+    return this.current;
+  }
+
+  push(bytes: Uint8Array): void {
+    if (this.current.name === "closed") return;
+    this.reader.push(bytes);
+    this.read();
+  }
+
+  quietElapsed(): void {
+    if (this.current.name === "closed") return;
+    this.reader.quietElapsed();
+    this.read();
+  }
+
+  protected read(): void {
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      for (let before: State | Closed | undefined; before !== this.current; ) {
+        before = this.current;
+        this.step(before);
+      }
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  /** The next message; undefined if it is not complete yet. */
+  protected take<T extends Received["type"]>(expected: readonly T[]): Extract<Received, { type: T }> | undefined {
+    const taken = this.reader.take(expected) as ReadResult<Extract<Received, { type: T }>>;
+    if (taken.kind === "message") {
+      this.#callbacks.received(taken.message, taken.bytes);
+      return taken.message;
+    }
+    if (taken.kind === "needs-quiet") this.#callbacks.startQuietTimer();
+    if (taken.kind === "wrong") this.fail(`expected ${expected.join(" or ")}, ${this.#peer} sent ${taken.text}`);
+    return undefined;
+  }
+
+  protected fail(reason: string): void {
+    this.current = { name: "closed" };
+    this.#callbacks.protocolError(reason);
   }
 }

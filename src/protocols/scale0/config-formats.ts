@@ -27,7 +27,7 @@ import {
   isWellFormed,
   plainValue,
   readConfig,
-} from "../../base/config-value.js";
+} from "../../model/worker-settings.js";
 
 export const CONFIG_TYPES = ["JSON", "XML", "ZFL"] as const;
 export type ConfigType = (typeof CONFIG_TYPES)[number];

@@ -14,11 +14,10 @@ import type {
   RouterListener,
   RouterOptions,
 } from "./types.js";
-import { openZmtpPublisher, openZmtpRouter } from "./zmtp-bound-sockets.js";
-import { ZmtpDealer } from "./zmtp-dealer.js";
+import { openZmtpPublisher, openZmtpRouter, ZmtpDealer } from "./zmtp-sockets.js";
 
 export * from "./types.js";
-export { parseTcpUrl } from "./zmtp-dealer.js";
+export { parseTcpUrl } from "./zmtp-sockets.js";
 
 export async function openRouter(options: RouterOptions, listener: RouterListener): Promise<Router> {
   const { curve } = options;

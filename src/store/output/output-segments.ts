@@ -1,26 +1,86 @@
 /**
- * The output of tasks, as one broker keeps it: `<directory>/<job>/<n>.seg`, append-only segments of checksummed records (chunk.ts).
+ * The output of tasks, as one broker keeps it: `<directory>/<job>/<n>.seg`, append-only segments of checksummed records (segment-files.ts).
  * All calls are synchronous, as it runs in the store's own thread.
- *
  * A chunk that is already stored is skipped, one that overlaps what is stored is cut to its new part, one that begins
  * beyond it leaves a gap. An append that fails leaves its job as it was: the file is cut back and the extents do not
  * know of it, so the same chunks can be given again.
- *
  * States: working; or failed, after a sync that did not succeed for another reason than a full disk or a lack of descriptors. The system may have
  * dropped what it could not write and still show it, so nothing said afterwards would be true: every later append and
  * sync fails with the same error until the segments are opened again.
+ *
+ * A cache of open files by path. At its limit, it closes the least recently used file. Files are read and written at
+ * explicit positions, so closing and reopening one changes nothing.
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
 import { errnoOf, type LaboroError, passesByItself } from "../../base/errors.js";
 import { syncDirectory, writeFailure, writeFully } from "../../base/files/durable.js";
-import { OpenFiles } from "../../base/files/open-files.js";
 import { type Attempt, JobId, type TaskIndex } from "../../model/ids.js";
 import type { OutputChunk } from "../../model/store.js";
-import { attemptKey, checkChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
-import { decodeReference, type Extents } from "./extents.js";
-import { JobSegments, type SegmentDamage } from "./job-segments.js";
-import { type ReadOptions, readOutput, type SegmentOutputPage } from "./read.js";
+import { JobSegments, type ReadOptions, readOutput, type SegmentDamage, type SegmentOutputPage } from "./read.js";
+import {
+  attemptKey,
+  checkChunk,
+  decodeReference,
+  type Extents,
+  recordSize,
+  type StoredChunk,
+  writeChunk,
+} from "./segment-files.js";
+
+class OpenFiles {
+  readonly #limit: number;
+  /** In order of last use, the oldest first. */
+  readonly #descriptors = new Map<string, number>();
+
+  constructor(limit: number) {
+    this.#limit = Math.max(1, limit);
+  }
+
+  get count(): number {
+    return this.#descriptors.size;
+  }
+
+  /** The descriptor of the file, valid until the next call. */
+  use(path: string, create = false): number {
+    const open = this.#descriptors.get(path);
+    if (open !== undefined) {
+      this.#descriptors.delete(path);
+      this.#descriptors.set(path, open);
+      return open;
+    }
+    for (const oldest of this.#descriptors.keys()) {
+      if (this.#descriptors.size < this.#limit) break;
+      this.close(oldest);
+    }
+    const flags = create ? fs.constants.O_RDWR | fs.constants.O_CREAT : fs.constants.O_RDWR;
+    const fd = this.#open(path, flags);
+    this.#descriptors.set(path, fd);
+    return fd;
+  }
+
+  /** If the process has no descriptor left, closes files of this cache. */
+  #open(path: string, flags: number): number {
+    try {
+      return fs.openSync(path, flags, 0o600);
+    } catch (cause) {
+      if (errnoOf(cause) !== "EMFILE" || this.#descriptors.size === 0) throw cause;
+      this.closeAll();
+      return fs.openSync(path, flags, 0o600);
+    }
+  }
+
+  close(path: string): void {
+    const fd = this.#descriptors.get(path);
+    if (fd === undefined) return;
+    this.#descriptors.delete(path);
+    fs.closeSync(fd);
+  }
+
+  closeAll(): void {
+    for (const path of [...this.#descriptors.keys()]) this.close(path);
+  }
+}
 
 interface OutputSettings {
   /** A segment is followed by the next at this size. */

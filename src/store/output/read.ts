@@ -1,14 +1,169 @@
 /**
+ * The segments of one job and what is known of its attempts.
+ * Records are appended to the newest segment; one that would grow past its size is followed by the next. An attempt's extents are
+ * kept in memory from its first chunk until it is released. After a start the segments on disk are as they were left: `recover`
+ * reads them once and rebuilds the extents of every attempt in them. A job that is appended to without that begins a
+ * new segment, so that nothing is ever written behind a record cut off by a crash.
+ *
  * Reading an attempt's output through its extents, a bounded page at a time. Pieces come in order of offset, neighbours
  * of one stream joined. Every offset passed over is named in a gap: `not stored` where it was never stored (past the cap),
  * `damaged` where it was and cannot be read any more.
  */
-import { scanRecords } from "../../base/files/records.js";
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { type Damage, RECORD_HEADER, scanRecords } from "../../base/files/records.js";
 import type { Attempt, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
 import type { OutputOptions, OutputPiece } from "../../model/store.js";
-import { MAX_CHUNK_PAYLOAD, readChunk, trimmed } from "./chunk.js";
-import type { Extent } from "./extents.js";
+import {
+  attemptKey,
+  type Extent,
+  Extents,
+  MAX_CHUNK,
+  MAX_CHUNK_PAYLOAD,
+  readChunk,
+  type StoredChunk,
+  trimmed,
+} from "./segment-files.js";
+
+export interface SegmentDamage extends Damage {
+  readonly segment: number;
+}
+
+export class JobSegments {
+  readonly directory: string;
+  readonly attempts = new Map<number, Extents>();
+  /** The segment that is appended to, and its size. */
+  segment = 0;
+  size = 0;
+  /** All segments together. */
+  bytes = 0;
+  /** Whether the directory is there. */
+  directoryExists = false;
+
+  constructor(directory: string) {
+    this.directory = directory;
+  }
+
+  path(segment: number): string {
+    return join(this.directory, `${segment}.seg`);
+  }
+
+  /** Lists the segments on disk, without reading them. */
+  loadSizes(): void {
+    const segments = this.list();
+    this.directoryExists = true;
+    this.bytes = 0;
+    for (const segment of segments) this.bytes += fs.statSync(this.path(segment)).size;
+    this.segment = (segments.at(-1) ?? -1) + 1;
+    this.size = 0;
+  }
+
+  /** The numbers of the segments on disk, oldest first. */
+  list(): number[] {
+    const numbers: number[] = [];
+    for (const name of fs.readdirSync(this.directory)) {
+      const number = /^(\d+)\.seg$/.exec(name)?.[1];
+      if (number !== undefined) numbers.push(Number(number));
+    }
+    return numbers.sort((a, b) => a - b);
+  }
+
+  /** Reads all segments, cuts what stands behind the last good record of the newest, and goes on there. */
+  recover(open: (path: string) => number): readonly SegmentDamage[] {
+    const damages: SegmentDamage[] = [];
+    const segments = this.list();
+    this.attempts.clear();
+    this.loadSizes();
+    for (const segment of segments) {
+      const fd = open(this.path(segment));
+      const { goodEnd, size } = scanRecords(
+        fd,
+        {
+          record: (at, payload) => {
+            this.#recoverChunk(segment, at, payload, damages);
+            return true;
+          },
+          damage: (damage) => {
+            damages.push({ ...damage, segment });
+          },
+        },
+        { maxPayload: MAX_CHUNK_PAYLOAD },
+      );
+      if (segment === segments.at(-1)) {
+        if (goodEnd < size) fs.ftruncateSync(fd, goodEnd);
+        this.bytes -= size - goodEnd;
+        this.segment = segment;
+        this.size = goodEnd;
+      }
+    }
+    return damages;
+  }
+
+  /** What of these chunks is not stored yet, in order, in pieces of bounded size. */
+  newParts(chunks: readonly StoredChunk[]): StoredChunk[] {
+    const ends = new Map<number, number>();
+    const parts: StoredChunk[] = [];
+    for (const chunk of chunks) {
+      const key = attemptKey(chunk.index, chunk.attempt);
+      const end = chunk.offset + chunk.bytes.length;
+      const stored = ends.get(key) ?? this.attempts.get(key)?.end ?? 0;
+      if (chunk.bytes.length === 0 || end <= stored) continue;
+      let part = trimmed(chunk, stored);
+      while (part.bytes.length > MAX_CHUNK) {
+        parts.push({ ...part, bytes: part.bytes.subarray(0, MAX_CHUNK) });
+        part = trimmed(part, part.offset + MAX_CHUNK);
+      }
+      parts.push(part);
+      ends.set(key, end);
+    }
+    return parts;
+  }
+
+  /** The chunk's record stands at this position of the newest segment. */
+  addExtent(chunk: StoredChunk, position: number, length: number): void {
+    const { offset } = chunk;
+    const end = offset + chunk.bytes.length;
+    this.#extentsOf(chunk).add({ segment: this.segment, position, length, offset, end });
+  }
+
+  #extentsOf(chunk: StoredChunk): Extents {
+    const key = attemptKey(chunk.index, chunk.attempt);
+    let extents = this.attempts.get(key);
+    if (extents === undefined) {
+      extents = new Extents();
+      this.attempts.set(key, extents);
+    }
+    return extents;
+  }
+
+  #recoverChunk(segment: number, at: number, payload: Buffer, damages: readonly SegmentDamage[]): void {
+    const chunk = readChunk(payload);
+    if (chunk === undefined) return;
+    if (chunk.bytes.length === 0) {
+      this.attempts.delete(attemptKey(chunk.index, chunk.attempt));
+      return;
+    }
+    const extents = this.#extentsOf(chunk);
+    const end = chunk.offset + chunk.bytes.length;
+    if (end <= extents.end) return;
+    if (chunk.offset > extents.end) {
+      // Offsets are missing, and damage stands between: an extent over the damage lets a reader say so.
+      const damage = damages.at(-1);
+      if (damage !== undefined && isBehind(damage, extents.list.at(-1))) {
+        const { segment: where, at: position, bytes: length } = damage;
+        extents.add({ segment: where, position, length, offset: extents.end, end: chunk.offset });
+      }
+    }
+    const offset = Math.max(chunk.offset, extents.end);
+    extents.add({ segment, position: at, length: RECORD_HEADER + payload.length, offset, end });
+  }
+}
+
+const isBehind = (damage: SegmentDamage, extent: Extent | undefined): boolean =>
+  extent === undefined ||
+  damage.segment > extent.segment ||
+  (damage.segment === extent.segment && damage.at >= extent.position + extent.length);
 
 export interface OutputGap {
   readonly offset: number;

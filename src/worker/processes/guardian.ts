@@ -3,16 +3,15 @@
  * pipe whose other end only the agent holds. The agent sends it the list of process groups at every change. When the pipe
  * closes, even by kill -9 of the agent, it sends SIGTERM to all of them, SIGKILL a second later, removes the agent's folder of
  * pipes and ends.
- *
  *     unused     no process and no folder: a worker that only calls functions needs neither
  *     watching   receives every change; if it dies, it is started again with the whole list
  *     closed     has received the empty list, and its pipe is closed
  */
-
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { quote } from "../../model/shell-words.js";
+import { errnoOf } from "../../base/errors.js";
+import { quote } from "../../model/shell-command-list.js";
 
 export interface GuardianOptions {
   readonly shell: readonly [string, ...string[]];
@@ -101,4 +100,74 @@ function preamble(dir: string): string {
     `end() { case $groups in ?*) signal TERM; sleep 1; signal KILL;; esac; command -p rm -rf ${quote(dir)}; }\n` +
     "trap end EXIT\n"
   );
+}
+
+/** Signals every process of a group. One that is gone, or runs as another user, is left alone. */
+export function signalGroup(group: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(-group, name);
+  } catch (cause) {
+    const errno = errnoOf(cause);
+    if (errno !== "ESRCH" && errno !== "EPERM") throw cause;
+  }
+}
+
+/** How long to wait for a killed group to vanish: a process may be stuck in the kernel. */
+const GROUP_EXIT_TIMEOUT_MS = 2_000;
+const POLL_MS = 5;
+/** After this time the rest may be zombies that their new parent is slow to reap; they do nothing any more. */
+const ZOMBIES_AFTER_MS = 20;
+
+/** Calls back, perhaps at once, when no process of a killed group does anything any more. */
+export function whenGroupGone(group: number, then: () => void): void {
+  const start = performance.now();
+  const check = (): void => {
+    const waited = performance.now() - start;
+    if (!groupExists(group) || waited > GROUP_EXIT_TIMEOUT_MS || (waited > ZOMBIES_AFTER_MS && onlyZombies(group)))
+      then();
+    else setTimeout(check, waited < ZOMBIES_AFTER_MS ? POLL_MS : POLL_MS * 8);
+  };
+  check();
+}
+
+function groupExists(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+    return true;
+  } catch (cause) {
+    return errnoOf(cause) === "EPERM";
+  }
+}
+
+/** Goes through all processes, where the system shows them; false where it does not. */
+function onlyZombies(group: number): boolean {
+  let seen = false;
+  for (const name of listOf("/proc")) {
+    if (!/^[0-9]+$/.test(name)) continue;
+    // "pid (name) state ppid pgrp …", and the name may hold anything.
+    const [state, , pgrp] = textOf(`/proc/${name}/stat`)
+      .replace(/^.*\) /s, "")
+      .split(" ");
+    if (Number(pgrp) !== group) continue;
+    if (state !== "Z" && state !== "X") return false;
+    seen = true;
+  }
+  return seen;
+}
+
+function listOf(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return [];
+  }
+}
+
+/** Empty for a process that ended between the listing and now. */
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "latin1");
+  } catch {
+    return "";
+  }
 }

@@ -15,11 +15,10 @@ import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
-import { quote } from "../../model/shell-words.js";
-import { signalGroup, whenGroupGone } from "./group.js";
+import { quote } from "../../model/shell-command-list.js";
+import { signalGroup, whenGroupGone } from "./guardian.js";
 import { OutputPipe, OutputPipes } from "./output-pipes.js";
-import { ReportReader, type TaskReport } from "./report.js";
-import type { ShellPipes } from "./script.js";
+import { ReportReader, type ShellPipes, type TaskReport } from "./script.js";
 
 export interface HelperOptions {
   /** Made for this shell; holds its pipes. */

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { Guardian } from "./guardian.js";
 import { SlotShell } from "./slot-shell.js";
 
-export type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
 export { Guardian } from "./guardian.js";
+export type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./script.js";
 export { SlotShell } from "./slot-shell.js";
 
 export interface SlotsOptions {

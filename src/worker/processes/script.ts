@@ -1,34 +1,86 @@
 /**
  * The text that is written to the shell of a slot. All foreign input is a single-quoted word, in which no shell interprets
  * anything; bytes are passed as latin1 text so that none is changed.
- *
  * A task is one subshell, which gives it its own directory and environment for one fork and one exec:
- *
  *     (trap - TERM;trap 'echo "MARK X$?">report' EXIT;cd DIR||…;export A='1';exec 'cmd' 'arg' </dev/null >out 2>err
  *     )2>/dev/null
  *     echo "MARK E$?"
- *
  * `exec` never runs a builtin, function or keyword. Only after a failed exec (or redirection) does the EXIT trap run,
  * so that `X127` distinguishes a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
  * report pipe besides the marked lines is the shell's message about a child that a signal ended.
- *
  * Most tasks need no subshell: they are a command of the shell itself, for which dash need not copy itself (it calls vfork):
- *
  *     trap : TERM
  *     A='1' '/path/to/cmd' 'arg' </dev/null >out 2>err
  *     set -- $?
  *     trap '' TERM
  *     echo "MARK E$1"
- *
  * The assignments are gone with the command. The directory is the shell's own, which it changes first where the task needs another. What
  * the shell says about a signal gets into the task's standard error: slot-shell.ts takes it out again.
+ *
+ * Reads the reports of a slot's shell about its task. Marked lines end with `\n` and carry one letter and a number:
+ *     MARK D1     the directory could not be entered, says the subshell; d1 says the shell itself
+ *     MARK X127   the command could not be started, with the shell's code for why
+ *     MARK E0     the task is over, with the shell's status; ends the report
+ * Text between them is the shell's own message ("Killed"), printed when a signal ended the task: it distinguishes status 137 by
+ * signal from exit 137. No shell prints it for SIGINT and SIGPIPE, so these count as exit 130 and 141.
  */
 
+import { constants } from "node:os";
 import { LaboroError } from "../../base/errors.js";
+import type { OutputStream } from "../../model/outcome.js";
 import type { Bytes } from "../../model/recipe.js";
-import { latin1, quote, SHELL_RESERVED } from "../../model/shell-words.js";
-import type { CommandSpec } from "./command.js";
-import { DEFAULT_PATH, findCommand } from "./lookup.js";
+import { latin1, quote, SHELL_RESERVED } from "../../model/shell-command-list.js";
+import { DEFAULT_PATH, findCommand } from "./start-error.js";
+
+/** A program to run, found as exec(2) via PATH would find it. No shell interprets any of it. */
+export interface CommandSpec {
+  readonly argv: readonly Bytes[];
+  /** Where it runs; the agent's own directory where absent. */
+  readonly dir?: Bytes;
+  /** Added to the base environment. Names are shell names, values hold no NUL. */
+  readonly env?: Readonly<Record<string, Bytes>>;
+  /** A file as standard input; /dev/null where absent. */
+  readonly stdinFile?: string;
+  /**
+   * As a shell runs it in a pipe. It has ended when no process can write to its standard output any more, not when its own process
+   * has. Processes it leaves behind go on while the slot has a shell. A signal that ends it may be reported as exit code 128 plus its
+   * number, with the shell's message on its standard error.
+   */
+  readonly asInPipe?: boolean;
+}
+
+/** How it ended: by exit (`code`), by signal (`signal`), or because laboro could not run it to its end (`error`). */
+export interface ProcessEnd {
+  readonly code?: number;
+  /** "SIGKILL". With it `error` may say that the slot's shell died too. */
+  readonly signal?: string;
+  /** One line for a person: why it did not start, or what happened to the slot. */
+  readonly error?: string;
+  /** Milliseconds since 1970. */
+  readonly started: number;
+  readonly ended: number;
+  /** See model/outcome.ts. */
+  readonly cpuMs?: number;
+  readonly peakMemory?: number;
+}
+
+/** Both calls come from the event loop, never from within `run`, and none follows `ended`. */
+export interface ProcessSink {
+  /** The receiver may keep the bytes: nobody else writes to them. */
+  output(stream: OutputStream, bytes: Buffer): void;
+  /** All output was delivered before; the process is gone. The slot may be used again from within this call. */
+  ended(end: ProcessEnd): void;
+}
+
+export interface RunningCommand {
+  /** SIGTERM to the process group now, SIGKILL when `graceMs` have passed and it is not gone. */
+  terminate(graceMs: number): void;
+  /** SIGKILL to the process group. */
+  kill(): void;
+  /** Stops reading its output, so that it blocks when its pipes are full. What they hold at its end is delivered all the same. */
+  pause(): void;
+  resume(): void;
+}
 
 /** The named pipes of one shell. */
 export interface ShellPipes {
@@ -122,4 +174,62 @@ function commandWords(spec: CommandSpec, path: string | undefined): string {
   let text = prefix + quote(Buffer.from(first, "latin1"), "command");
   for (const argument of rest) text += ` ${quote(argument)}`;
   return text;
+}
+
+export interface TaskReport {
+  /** The exit code; with `failed` the shell's code for why. Absent with `signal`. */
+  readonly code?: number;
+  readonly signal?: string;
+  readonly failed?: "directory" | "start";
+}
+
+const MAX_KEPT = 65_536;
+
+export class ReportReader {
+  private readonly line: RegExp;
+  private text = "";
+  private sawMessage = false;
+  private failure: Pick<TaskReport, "failed" | "code"> | undefined;
+  /** Bytes that the shell itself has written to the pipe, not one of its subshells. */
+  ownBytes = 0;
+
+  constructor(mark: string) {
+    this.line = new RegExp(`${mark} ([DdXE])([0-9]+)\\n`);
+  }
+
+  /** Takes a piece of the pipe; returns the report when the piece completes it. */
+  push(bytes: Buffer): TaskReport | undefined {
+    this.text += bytes.toString("latin1");
+    this.ownBytes += bytes.length;
+    for (;;) {
+      const match = this.line.exec(this.text);
+      if (match === null) break;
+      if (match.index > 0) this.sawMessage = true;
+      this.text = this.text.slice(match.index + match[0].length);
+      if (match[1] === "E") return this.finish(Number(match[2]));
+      if (match[1] !== "d") this.ownBytes -= match[0].length;
+      this.failure ??= { failed: match[1] === "X" ? "start" : "directory", code: Number(match[2]) };
+    }
+    // A shell may quote the whole command in its message; only a tail can hold the beginning of a mark.
+    if (this.text.length > MAX_KEPT) {
+      this.sawMessage = true;
+      this.text = this.text.slice(-256);
+    }
+    return undefined;
+  }
+
+  private finish(status: number): TaskReport {
+    const { sawMessage, failure } = this;
+    this.sawMessage = false;
+    this.failure = undefined;
+    if (status > 128 && sawMessage) return { signal: signalName(status - 128) };
+    return failure ?? { code: status };
+  }
+}
+
+export function signalName(number: number): string {
+  for (const [name, value] of Object.entries(constants.signals)) {
+    if (value === number) return name;
+  }
+  return `SIG${number}`;
 }

@@ -21,17 +21,32 @@ import { join } from "node:path";
 import { MAX_TIMER_MS } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
-import { latin1 } from "../../model/shell-words.js";
-import type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
+import { latin1 } from "../../model/shell-command-list.js";
 import type { Guardian } from "./guardian.js";
 import { type HelperEnd, HelperShell } from "./helper.js";
-import { findCommand } from "./lookup.js";
 import type { OutputPipes } from "./output-pipes.js";
-import { signalName, type TaskReport } from "./report.js";
-import { directScript, needsNoSubshell, subshellScript } from "./script.js";
-import { neverStarted, startError } from "./start-error.js";
+import {
+  type CommandSpec,
+  directScript,
+  needsNoSubshell,
+  type ProcessEnd,
+  type ProcessSink,
+  type RunningCommand,
+  signalName,
+  subshellScript,
+  type TaskReport,
+} from "./script.js";
+import {
+  agentDirectory,
+  type Directory,
+  findCommand,
+  neverStarted,
+  type Place,
+  placeAt,
+  startError,
+  UNKNOWN_DIRECTORY,
+} from "./start-error.js";
 import { ShellUsage } from "./usage.js";
-import { agentDirectory, type Directory, type Place, placeAt, UNKNOWN_DIRECTORY } from "./working-directory.js";
 
 export interface SlotOptions {
   /** The shells make their folders of pipes by this name in the guardian's folder, a number added for each. */

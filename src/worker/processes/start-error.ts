@@ -1,10 +1,34 @@
-import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from "node:fs";
+/** The directory of a slot's shell, in which it runs commands itself. */
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { errnoOf } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
-import { latin1 } from "../../model/shell-words.js";
-import type { CommandSpec } from "./command.js";
-import { DEFAULT_PATH, findCommand } from "./lookup.js";
+import { latin1 } from "../../model/shell-command-list.js";
+import type { CommandSpec } from "./script.js";
+
+/** Text in latin1, as all that goes to a shell: one character is one byte. */
+type Latin1 = string;
+
+/** Where there is no PATH. */
+export const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
+
+/** The file that a command name stands for, as execvp(3) would find it; undefined where there is none to execute. */
+export function findCommand(name: Latin1, path: Latin1, dir: Latin1 = "."): Latin1 | undefined {
+  if (name === "") return undefined;
+  const candidates = name.includes("/")
+    ? [name]
+    : path.split(":").map((folder) => `${folder === "" ? "." : folder}/${name}`);
+  return candidates.find((file) => isExecutable(Buffer.from(resolve(dir, file), "latin1")));
+}
+
+function isExecutable(file: Buffer): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return statSync(file).isFile();
+  } catch {
+    return false;
+  }
+}
 
 /** Why a command was not started, in one line. The shell only reports that it was not; the file system shows the reason. */
 export function startError(spec: CommandSpec, failed: "directory" | "start", code: number): string {
@@ -84,4 +108,44 @@ const asPath = (path: Bytes): string | Buffer => (typeof path === "string" ? pat
 function quoted(bytes: Bytes): string {
   const text = typeof bytes === "string" ? bytes : Buffer.from(bytes).toString();
   return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
+}
+
+/** A directory, by its name and by what has the name: it may have been made again. */
+export interface Directory {
+  readonly path: string;
+  readonly dev: number;
+  readonly ino: number;
+}
+
+export const UNKNOWN_DIRECTORY: Directory = { path: "", dev: -1, ino: -1 };
+
+/** Where the shell itself runs a command; `enter` where it has to change to it first. */
+export interface Place {
+  readonly directory: Directory | undefined;
+  readonly enter: Bytes | undefined;
+}
+
+export function placeAt(dir: Bytes, current: Directory | undefined): Place | undefined {
+  const path = latin1(dir, "directory");
+  const found = statOf(Buffer.from(path, "latin1"));
+  if (found?.isDirectory() !== true) return undefined;
+  const same = current?.path === path && current.dev === found.dev && current.ino === found.ino;
+  return { directory: { path, dev: found.dev, ino: found.ino }, enter: same ? undefined : dir };
+}
+
+function statOf(path: Buffer): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
+
+/** The root where the agent's own directory was removed. */
+export function agentDirectory(): string {
+  try {
+    return process.cwd();
+  } catch {
+    return "/";
+  }
 }

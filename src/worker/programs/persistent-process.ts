@@ -13,7 +13,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { REPLY_LIMIT } from "../calls.js";
-import { signalGroup, whenGroupGone } from "../processes/group.js";
+import { signalGroup, whenGroupGone } from "../processes/guardian.js";
 import type { Guardian } from "../processes/index.js";
 
 interface PersistentProcessOptions {

@@ -11,8 +11,16 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { encodeRecords, RECORD_HEADER, scanRecords, writeRecordHeader } from "../../base/files/records.js";
-import { encodeVarints, VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
+import {
+  encodeRecords,
+  encodeVarints,
+  RECORD_HEADER,
+  scanRecords,
+  VarintReader,
+  varintSize,
+  writeRecordHeader,
+  writeVarint,
+} from "../../base/files/records.js";
 import type { OutputStream } from "../../model/outcome.js";
 
 const MAX_RUNS = 4096;

@@ -8,8 +8,15 @@
  */
 
 import { LaboroError } from "../../base/errors.js";
-import { RECORD_HEADER, scanRecords, writeRecordHeader } from "../../base/files/records.js";
-import { encodeVarints, VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
+import {
+  encodeVarints,
+  RECORD_HEADER,
+  scanRecords,
+  VarintReader,
+  varintSize,
+  writeRecordHeader,
+  writeVarint,
+} from "../../base/files/records.js";
 
 interface SpooledResult {
   readonly number: number;

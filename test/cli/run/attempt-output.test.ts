@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
+import { RelaySpool } from "../../../src/cli/lib/task-output/attempt-output.js";
 import { OutputPrinter } from "../../../src/cli/lib/task-output/output-printer.js";
 import { OutputWriter } from "../../../src/cli/lib/task-output/output-writer.js";
-import { RelaySpool } from "../../../src/cli/lib/task-output/relay-spool.js";
 import { JobId } from "../../../src/model/ids.js";
 
 it("a task whose output cannot be read fails the run, and holds up nobody who relays output", async () => {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseHosts } from "../../../src/cli/lib/ssh/hosts.js";
+import { parseHosts } from "../../../src/cli/lib/ssh/connection.js";
 import { atEnd } from "../../support/at-end.js";
 
 describe("a list of machines", () => {

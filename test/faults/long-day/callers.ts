@@ -1,6 +1,6 @@
 /** Callers of services by every protocol that has requests. Each question is answered rightly, or refused with a code. */
 import { LaboroError } from "../../../src/entries/client.js";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/worker.js";
 import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import type { GroupSite } from "../../support/group-site.js";
 import { sleep } from "../../support/wait.js";

@@ -2,7 +2,7 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/worker.js";
 import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import type { CliShop } from "../../cli/support/cli.js";
 import { resultsOf } from "../../client/shop.js";

@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { RunningBroker } from "../../../src/broker/options.js";
 import type { Client } from "../../../src/entries/client.js";
-import { resolveForemanUrl } from "../../../src/protocols/fuq/worker/foreman-url.js";
+import { resolveForemanUrl } from "../../../src/protocols/fuq/worker/foreman-http.js";
 import { type FuqWorkerOptions, startFuqWorker } from "../../../src/protocols/fuq/worker/index.js";
 import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/worker.js";
 import { startRunner } from "../../../src/protocols/runexp/runner/index.js";

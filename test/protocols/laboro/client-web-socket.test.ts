@@ -3,9 +3,8 @@ import { createHash } from "node:crypto";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";
-import type { ClientWebSocket } from "../../../src/protocols/laboro/client-web-socket.js";
+import { type ClientWebSocket, openWebSocket } from "../../../src/protocols/laboro/client-web-socket.js";
 import { FRAME_LIMIT } from "../../../src/protocols/laboro/codec-fields.js";
-import { openWebSocket } from "../../../src/protocols/laboro/web-socket-handshake.js";
 import { until } from "../../support/wait.js";
 import { listen } from "./loopback.js";
 

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterEach, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/worker.js";
 import { LABORO } from "../../support/launched.js";
 import { scaled } from "../../support/scale.js";
 import { until } from "../../support/wait.js";

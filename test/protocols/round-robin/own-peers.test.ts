@@ -1,8 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Dealer } from "zeromq";
 import { testDataError } from "../../../src/protocols/round-robin/stream.js";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
+import {
+  RoundRobinClient,
+  RoundRobinWorker,
+  type RoundRobinWorkerOptions,
+} from "../../../src/protocols/round-robin/worker/worker.js";
 import { until } from "../../support/wait.js";
 import {
   ABORTED,

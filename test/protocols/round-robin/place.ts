@@ -1,8 +1,7 @@
 /** A broker with the round-robin listener open, and peers written from the frame table with sockets of ZeroMQ, as the originals are. */
 
 import { Context, Router as ZmqRouter } from "zeromq";
-import type { Log } from "../../../src/base/log.js";
-import { PeerErrors } from "../../../src/base/peer-errors.js";
+import { type Log, PeerErrors } from "../../../src/base/log.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { ListenerSettings } from "../../../src/broker/listeners/listener.js";
 import type { ServerOptions } from "../../../src/broker/options.js";

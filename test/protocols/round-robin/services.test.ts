@@ -1,7 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { testDataError } from "../../../src/protocols/round-robin/stream.js";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
+import {
+  RoundRobinClient,
+  RoundRobinWorker,
+  type RoundRobinWorkerOptions,
+} from "../../../src/protocols/round-robin/worker/worker.js";
 import { resultsOf } from "../../client/shop.js";
 import { until } from "../../support/wait.js";
 import {

@@ -1,7 +1,10 @@
 /** The text of the round-robin queue, rule by rule, with a literal server for our worker and client. docs/reference/protocols/round-robin.md lists these tests. */
 import { expect, it } from "vitest";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
+import {
+  RoundRobinClient,
+  RoundRobinWorker,
+  type RoundRobinWorkerOptions,
+} from "../../../src/protocols/round-robin/worker/worker.js";
 import {
   atEnd,
   DEREGISTER,

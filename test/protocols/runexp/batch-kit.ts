@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PeerErrors } from "../../../src/base/peer-errors.js";
+import { PeerErrors } from "../../../src/base/log.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { openManager } from "../../../src/protocols/runexp/broker/listener.js";

@@ -1,6 +1,6 @@
 /** A broker with the manager's listener open, in this process. */
 import { ConnectionGuard } from "../../../src/base/connection-guard.js";
-import { PeerErrors } from "../../../src/base/peer-errors.js";
+import { PeerErrors } from "../../../src/base/log.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Listener } from "../../../src/broker/listeners/listener.js";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";

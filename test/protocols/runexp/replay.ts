@@ -2,8 +2,7 @@
 
 import { type ServerCallbacks, ServerStateMachine } from "../../../src/protocols/runexp/broker/server-state-machine.js";
 import { VARIABLE_MESSAGES } from "../../../src/protocols/runexp/messages.js";
-import type { ClientCallbacks } from "../../../src/protocols/runexp/runner/client-state-machine.js";
-import { ClientStateMachine } from "../../../src/protocols/runexp/runner/client-state-machine.js";
+import { type ClientCallbacks, ClientStateMachine } from "../../../src/protocols/runexp/runner/client-state-machine.js";
 
 export interface Notes {
   readonly written: Buffer[];

@@ -2,7 +2,7 @@ import { deepStrictEqual } from "node:assert/strict";
 import fc from "fast-check";
 import { XMLParser, XMLValidator } from "fast-xml-parser";
 import { describe, expect, it } from "vitest";
-import { CONFIG_BYTES, CONFIG_DEPTH, type Config, type ConfigValue } from "../../../src/base/config-value.js";
+import { CONFIG_BYTES, CONFIG_DEPTH, type Config, type ConfigValue } from "../../../src/model/worker-settings.js";
 import { parseConfig, writeConfig } from "../../../src/protocols/scale0/config-formats.js";
 
 /** Words that mean something in one of the formats, among any others. */

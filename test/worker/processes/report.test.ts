@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ReportReader, signalName, type TaskReport } from "../../../src/worker/processes/report.js";
+import { ReportReader, signalName, type TaskReport } from "../../../src/worker/processes/script.js";
 
 const read = (text: string, piece = text.length): (TaskReport | undefined)[] => {
   const reader = new ReportReader("mark");

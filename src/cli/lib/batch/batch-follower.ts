@@ -8,7 +8,7 @@ import { EndedTasks } from "../../../model/ended-tasks.js";
 import type { JobEnd } from "../../../model/job.js";
 import type { EndedTask, JobProgress } from "../../../model/outcome.js";
 import { rangesOf } from "../../../model/ranges.js";
-import { pages, type TaskView } from "../views.js";
+import { pages, type TaskView } from "../result-text.js";
 import type { TaskCounts } from "./progress-bar.js";
 
 /** A task that has ended, with its output where that is small. */

@@ -3,7 +3,7 @@
  */
 import type { WriteStream } from "node:tty";
 import { speedTexts } from "../../../base/format.js";
-import type { JobView } from "../views.js";
+import type { JobView } from "../result-text.js";
 
 export interface TaskCounts {
   readonly succeeded: number;

@@ -4,7 +4,7 @@
  * one that succeeded does not run again, and one that did not keeps its number. If some entries differ, a new job runs
  * what remains; new entries get the numbers after the last.
  *
- * A batch is finished when its job has ended and all of its output was printed (shown-tasks.ts). Output of tasks that
+ * A batch is finished when its job has ended and all of its output was printed (batch-files.ts). Output of tasks that
  * ended in an earlier run, and was not printed by it, is printed first.
  */
 import { createHash } from "node:crypto";
@@ -18,12 +18,11 @@ import { contains, type Ranges, rangesOf } from "../../../model/ranges.js";
 import { type Bytes, DEFAULT_POOL, PLACEHOLDER } from "../../../model/recipe.js";
 import { filesOfTask } from "../../../model/task-files.js";
 import { type Strides, taskNumber } from "../../../model/task-numbers.js";
-import { entryLabel } from "../result-text.js";
+import { entryLabel, type JobView, pages, type TaskView } from "../result-text.js";
 import { getJob } from "../select-jobs.js";
 import type { ParsedSubmission } from "../submission/options.js";
 import { ENTRY_AS_LINE, EVAL_ENTRY } from "../submission/parallel-options.js";
-import { type JobView, pages, type TaskView } from "../views.js";
-import type { JobRecord } from "./shown-tasks.js";
+import type { JobRecord } from "./batch-files.js";
 
 export interface StartedBatch {
   readonly job: number;

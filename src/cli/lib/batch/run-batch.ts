@@ -16,18 +16,15 @@ import { taskNumber } from "../../../model/task-numbers.js";
 import { EXIT } from "../failures.js";
 import type { Interrupt } from "../interrupt.js";
 import { escapeLines, printNotice } from "../print.js";
-import { outcomeText, taskLabel } from "../result-text.js";
+import { type JobView, outcomeText, type TaskView, taskLabel } from "../result-text.js";
 import { type HaltOption, haltedExitCode } from "../submission/parallel-options.js";
+import { RelaySpool } from "../task-output/attempt-output.js";
 import { OutputPrinter } from "../task-output/output-printer.js";
 import { LineOutput, OutputWriter, type TaskWriter } from "../task-output/output-writer.js";
-import { RelaySpool } from "../task-output/relay-spool.js";
-import type { JobView, TaskView } from "../views.js";
+import { JobLog, OutputNotices, type ResultFiles, removeRecord, ShownTasks } from "./batch-files.js";
 import { BatchFollower } from "./batch-follower.js";
-import { JobLog } from "./joblog.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
-import type { ResultFiles } from "./result-files.js";
 import type { StartedBatch } from "./resume.js";
-import { OutputNotices, removeRecord, ShownTasks } from "./shown-tasks.js";
 
 interface BatchOptions {
   readonly keepOrder: boolean;
@@ -35,7 +32,7 @@ interface BatchOptions {
   readonly tag: boolean;
   /** Lines of running tasks are printed as they come, so each task's output is whole lines. */
   readonly lineBuffer?: boolean;
-  /** Directory of the records of printed output (shown-tasks.ts). */
+  /** Directory of the records of printed output (batch-files.ts). */
   readonly dir: string;
   readonly joblog?: string;
   readonly halt?: HaltOption | undefined;

@@ -17,8 +17,7 @@ import { asLaboroError, type ErrorCode, errnoOf, LaboroError } from "../../../ba
 import { acquireLock } from "../../../base/files/lock.js";
 import { openPrivateDirectory } from "../../../base/files/private-directory.js";
 import { packageRoot } from "../../../base/package.js";
-import { sshFailed } from "./connection.js";
-import type { SshHost } from "./hosts.js";
+import { type SshHost, sshFailed } from "./connection.js";
 import { type HostStatus, SshWorkers, type SshWorkersOptions } from "./workers.js";
 
 export interface KeptMachine extends HostStatus {

@@ -13,9 +13,9 @@ import { readFileSync } from "node:fs";
 import { joinUrl } from "../../../base/addresses.js";
 import { formatSize } from "../../../base/format.js";
 import { packageVersion, workerBundle } from "../../../base/package.js";
-import { quote } from "../../../model/shell-words.js";
+import { quote } from "../../../model/shell-command-list.js";
 import type { BrokerAccess } from "../../../protocols/laboro/broker-address.js";
-import { tunnelSocket } from "../../../protocols/laboro/web-socket-handshake.js";
+import { tunnelSocket } from "../../../protocols/laboro/client-web-socket.js";
 import { type Ran, type SshConnection, sshFailed } from "./connection.js";
 
 const UPLOAD_MS = 600_000;

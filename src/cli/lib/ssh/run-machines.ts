@@ -8,8 +8,7 @@ import { storedOrNewTokens } from "../../../broker/access/tokens.js";
 import { ACCESS_FILE } from "../../../client/find-broker.js";
 import type { BrokerAccess } from "../../../protocols/laboro/broker-address.js";
 import { printNotice } from "../print.js";
-import { sshFailed } from "./connection.js";
-import type { NamedHosts } from "./hosts.js";
+import { type NamedHosts, sshFailed } from "./connection.js";
 import { type HostState, type HostStatus, SshWorkers } from "./workers.js";
 
 /** With the token for workers, if the broker was found by its data directory: other machines get no more than they need. */

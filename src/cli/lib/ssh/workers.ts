@@ -13,8 +13,7 @@ import { hostname, userInfo } from "node:os";
 import { asLaboroError, type LaboroError } from "../../../base/errors.js";
 import type { BrokerAccess } from "../../../protocols/laboro/broker-address.js";
 import { ObjectPool } from "../../../worker/programs/object-pool.js";
-import { SshConnection, sshFailed } from "./connection.js";
-import type { SshHost } from "./hosts.js";
+import { SshConnection, type SshHost, sshFailed } from "./connection.js";
 import { type Facts, RemoteMachine } from "./remote-machine.js";
 
 /** Fewer than the 10 logins of MaxStartups, which other users need, too. */

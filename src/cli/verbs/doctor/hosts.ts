@@ -2,8 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { shortDuration } from "../../../base/format.js";
 import type { BrokerAccess } from "../../../protocols/laboro/broker-address.js";
-import { SshConnection } from "../../lib/ssh/connection.js";
-import { parseHosts, type SshHost } from "../../lib/ssh/hosts.js";
+import { parseHosts, SshConnection, type SshHost } from "../../lib/ssh/connection.js";
 import { RemoteMachine } from "../../lib/ssh/remote-machine.js";
 import { workerAccess } from "../../lib/ssh/run-machines.js";
 import { checkClock, checkFileLimit, checkFree } from "../doctor.js";

@@ -12,8 +12,7 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { constants, hostname } from "node:os";
 import { join } from "node:path";
 import { LOCAL_DATA, localDataForOutputs, lockDirectory } from "../../../base/files/local-data.js";
-import { type Log, SILENT } from "../../../base/log.js";
-import { PeerErrors } from "../../../base/peer-errors.js";
+import { type Log, PeerErrors, SILENT } from "../../../base/log.js";
 import { TracedConnections } from "../../../base/traced-connections.js";
 import type { Listener } from "../../../broker/listeners/listener.js";
 import type { RunningBroker } from "../../../broker/options.js";
@@ -23,8 +22,7 @@ import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { ResFile, type ResFileOptions } from "../../../protocols/runexp/broker/incoming-result.js";
 import { openManager } from "../../../protocols/runexp/broker/listener.js";
 import type { Experiment } from "../../../protocols/runexp/broker/runner-tasks.js";
-import type { ProgressOutput } from "../../../protocols/runexp/experiments/experiment-jobs.js";
-import { ExperimentJobs } from "../../../protocols/runexp/experiments/experiment-jobs.js";
+import { ExperimentJobs, type ProgressOutput } from "../../../protocols/runexp/experiments/experiment-jobs.js";
 import { type Aftermath, readScript } from "../../../protocols/runexp/experiments/folder.js";
 import { bytesOf, DEFAULT_GROUP, displayName, type Status, toLatin1 } from "../../../protocols/runexp/messages.js";
 import { longDate, resStatusOf, toWaitStatus, writeResHeader } from "../../../protocols/runexp/res-text.js";
@@ -32,8 +30,7 @@ import { type Runner, startRunner } from "../../../protocols/runexp/runner/index
 import { startBroker } from "../../../server.js";
 import { type BrokerChoice, withBroker } from "../../lib/broker-connection.js";
 import { EXIT } from "../../lib/failures.js";
-import { type Interrupt, onInterrupt } from "../../lib/interrupt.js";
-import { logger } from "../../lib/long-running.js";
+import { type Interrupt, logger, onInterrupt } from "../../lib/interrupt.js";
 import { openOutput, printNotice } from "../../lib/print.js";
 
 interface ExperimentsRun extends BrokerRun {

@@ -19,7 +19,7 @@ import { WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { Framer, MESSAGE_LIMIT } from "../codec.js";
 import { FUQ, FUQ1, type StreamFormat } from "../describe.js";
-import type { WorkerConnection } from "./fuq-task.js";
+import type { WorkerConnection } from "./foreman-tasks.js";
 import { HttpError } from "./http/json-http.js";
 import type { FuqNode } from "./http/nodes.js";
 import { GRACE_MS } from "./http/polling-worker.js";

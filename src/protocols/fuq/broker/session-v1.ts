@@ -24,8 +24,7 @@ import {
   type UnreadableV1,
   type Update,
 } from "../messages.js";
-import { ForemanTasks } from "./foreman-tasks.js";
-import { profileOf, type WorkerConnection } from "./fuq-task.js";
+import { ForemanTasks, profileOf, type WorkerConnection } from "./foreman-tasks.js";
 
 /** After STOP the client disconnects by itself. If it does not, the broker does after this time. */
 const LEAVING_MS = 2_000;

@@ -36,8 +36,15 @@ import {
   type Update,
 } from "../messages.js";
 import { type Effect, ProtocolStateMachine, type ProtocolStateMachineOptions } from "../protocol-state-machine.js";
-import { assignedPair, ForemanTasks, type FuqTask } from "./foreman-tasks.js";
-import { absentOwnerOf, profileOf, recordBeforeJoin, type WorkerConnection } from "./fuq-task.js";
+import {
+  absentOwnerOf,
+  assignedPair,
+  ForemanTasks,
+  type FuqTask,
+  profileOf,
+  recordBeforeJoin,
+  type WorkerConnection,
+} from "./foreman-tasks.js";
 
 export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "side"> {
   readonly original: boolean;

@@ -11,7 +11,7 @@
  */
 import { asLaboroError, type LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import type { Connect, ForemanConnection } from "./connectors.js";
+import type { Connect, ForemanConnection } from "./foreman-http.js";
 import type { RunningTasks } from "./running-tasks.js";
 
 export interface Transport {

@@ -9,7 +9,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError } from "../../../base/errors.js";
 import { pairKey, pairOf, RUNNING, type Task, type Update } from "../messages.js";
-import { type ForemanHttp, type HttpResponse, parseJson } from "./http-client.js";
+import { type ForemanHttp, type HttpResponse, parseJson } from "./foreman-http.js";
 import { FIRST_DELAY_MS, isFinal, retryDelay, type Transport, type TransportOptions } from "./persistent-transport.js";
 
 interface PollingTransportOptions extends TransportOptions {

@@ -1,10 +1,11 @@
 /**
  * A worker of a round-robin server, laboro's or an original.
- *
  *   idle         not registered, connected or not
  *   registered   REGISTER was answered; it is sent again after each reconnect
  *   leaving      DEREGISTER was sent; what has come is still answered
  *   closed       for good
+ *
+ * A client of a round-robin server, laboro's or an original.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { LaboroError } from "../../../base/errors.js";
@@ -15,6 +16,7 @@ import {
   failureReply,
   INCREMENT,
   id4,
+  id8,
   isArgument,
   isFailureReply,
   type Message,
@@ -27,7 +29,7 @@ import {
   STREAM,
   SUCCESS,
 } from "../frames.js";
-import { StreamSources, testData } from "../stream.js";
+import { StreamReader, StreamSources, testData } from "../stream.js";
 import { RoundRobinLink, type RoundRobinLinkOptions } from "./link.js";
 
 /** Gets the arguments after the command and returns those of the RESPONSE. If it throws, the RESPONSE says failure. */
@@ -53,7 +55,7 @@ export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
 }
 
 const SLOTS = 10;
-const TIMEOUT_MS = 5_000;
+const WORKER_TIMEOUT_MS = 5_000;
 const TRACK_MS = 2_000;
 const DRAIN_MS = 30_000;
 const PONG_MS = 1_000;
@@ -61,7 +63,7 @@ const PONG_MS = 1_000;
 const QUIET_MS = 100;
 /** …and the reader of a stream needs time to ask for the next packet. */
 const STREAM_QUIET_MS = 1_000;
-const MAX_STREAM_BYTES = 64 * 1024 * 1024;
+const MAX_CALL_BYTES = 64 * 1024 * 1024;
 
 export class RoundRobinWorker {
   readonly #options: RoundRobinWorkerOptions;
@@ -109,7 +111,7 @@ export class RoundRobinWorker {
 
   /** Resolves when the server has answered. */
   async register(): Promise<void> {
-    await this.#link.whenReady(this.#options.timeoutMs ?? TIMEOUT_MS);
+    await this.#link.whenReady(this.#options.timeoutMs ?? WORKER_TIMEOUT_MS);
     await this.#register();
     this.#state = "registered";
   }
@@ -147,7 +149,7 @@ export class RoundRobinWorker {
   }
 
   async #register(): Promise<void> {
-    const { slots = SLOTS, timeoutMs = TIMEOUT_MS } = this.#options;
+    const { slots = SLOTS, timeoutMs = WORKER_TIMEOUT_MS } = this.#options;
     const args = [REGISTER, Buffer.from(String(slots))];
     await this.#link.track({ id: id4(this.#link.nextId()), args }, timeoutMs);
   }
@@ -207,10 +209,96 @@ export class RoundRobinWorker {
   }
 
   #stream(host: Buffer, size: Buffer | undefined): Buffer {
-    const bytes = readNumber(size, MAX_STREAM_BYTES);
+    const bytes = readNumber(size, MAX_CALL_BYTES);
     if (bytes === undefined) throw failed(`a stream of ${printable(size ?? EMPTY)} bytes`);
     return this.#sources.begin(testData(bytes), host, this.#options.zlib);
   }
 }
 
 const failed = (why: string): LaboroError => new LaboroError("LABORO_SERVICE_FAILED", why);
+
+interface RoundRobinClientOptions extends RoundRobinLinkOptions {
+  /** For an answer. */
+  readonly timeoutMs?: number;
+  /** For a connection. */
+  readonly connectMs?: number;
+}
+
+const REQUEST_TIMEOUT_MS = 15_000;
+const CONNECT_MS = 10_000;
+const MAX_REPLY_BYTES = 1024 * 1024 * 1024;
+const HOST_ID = Buffer.from("STREAM_ID");
+
+export class RoundRobinClient {
+  readonly #link: RoundRobinLink;
+  readonly #options: RoundRobinClientOptions;
+
+  private constructor(link: RoundRobinLink, options: RoundRobinClientOptions) {
+    this.#link = link;
+    this.#options = options;
+  }
+
+  /** Does not wait for the connection; requests do. */
+  static async open(options: RoundRobinClientOptions): Promise<RoundRobinClient> {
+    return new RoundRobinClient(await RoundRobinLink.open(options, {}), options);
+  }
+
+  get identity(): string {
+    return this.#link.identity;
+  }
+
+  whenReady(): Promise<void> {
+    return this.#link.whenReady(this.#options.connectMs ?? CONNECT_MS);
+  }
+
+  /** EXEC has no answer. */
+  async exec(command: Uint8Array, ...args: readonly Uint8Array[]): Promise<void> {
+    await this.whenReady();
+    const sent = this.#link.send({ command: "EXEC", id: id8(this.#link.nextId()), args: [command, ...args] });
+    if (!sent) throw new LaboroError("LABORO_BROKER_GONE", `no connection to ${this.#options.url}`);
+  }
+
+  /** TRACKEXEC: resolves with its RESPONSE. */
+  async trackexec(command: Uint8Array, ...args: readonly Uint8Array[]): Promise<Message> {
+    await this.whenReady();
+    return this.#track([], [command, ...args]);
+  }
+
+  ping(): Promise<void> {
+    return this.exec(PING_ARGUMENT);
+  }
+
+  /** TRACKEXEC PING: the worker that answered. */
+  async pingTracked(): Promise<string> {
+    const { returnPath } = await this.trackexec(PING_ARGUMENT);
+    return returnPath.at(-1)?.toString("latin1") ?? "";
+  }
+
+  /** STREAM: all of its data. Packets after the first come from the worker that sent the first. */
+  async stream(size: number, hostId: Uint8Array = HOST_ID): Promise<Buffer> {
+    const reader = new StreamReader(MAX_REPLY_BYTES);
+    let answer = await this.trackexec(STREAM, hostId, Buffer.from(String(size)));
+    for (;;) {
+      const taken = reader.take(answer.args[0]);
+      if (taken instanceof Uint8Array) return taken;
+      answer = await this.#track(answer.returnPath.toReversed(), [MQS_MORE, hostId, taken.next, Buffer.from("0")]);
+    }
+  }
+
+  /** The reader of a stream is still alive. */
+  async ongoing(worker: string, hostId: Uint8Array = HOST_ID): Promise<void> {
+    await this.whenReady();
+    await this.#track([Buffer.from(worker, "latin1")], [ONGOING, hostId]);
+  }
+
+  close(): Promise<void> {
+    return this.#link.close();
+  }
+
+  #track(to: readonly Uint8Array[], args: readonly Uint8Array[]): Promise<Message> {
+    const number = this.#link.nextId();
+    // Ids are opaque; these have the width of the original's.
+    const id = args[0] === PING_ARGUMENT ? id8(number) : id4(number);
+    return this.#link.track({ to, id, args }, this.#options.timeoutMs ?? REQUEST_TIMEOUT_MS);
+  }
+}

@@ -14,14 +14,16 @@
  * sent something wrong. Pure: bytes, quiet and decisions go in, messages and callbacks come out; no socket, no clock.
  */
 import {
+  type Closed,
   encode,
   type FromManager,
   type FromRunner,
   MAX_MESSAGE,
   type NoJobReply,
   PROTOCOL_VERSION,
+  type ReadCallbacks,
+  StateMachine,
 } from "../messages.js";
-import { type Closed, type ReadCallbacks, StateMachine } from "../state-machine.js";
 
 type ServerState =
   | { readonly name: "Accept"; readonly step: "hello" | "version" | "group" }

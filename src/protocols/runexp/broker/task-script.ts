@@ -12,9 +12,15 @@
  */
 import { badInput } from "../../../base/errors.js";
 import { expandLine, expandWords, placeholderForms } from "../../../model/placeholders.js";
-import type { Bytes } from "../../../model/recipe.js";
-import { interpreterOf, type ProcessRecipe, type ScriptRecipe, shellOf, withEntry } from "../../../model/recipe.js";
-import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
+import {
+  type Bytes,
+  interpreterOf,
+  type ProcessRecipe,
+  type ScriptRecipe,
+  shellOf,
+  withEntry,
+} from "../../../model/recipe.js";
+import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-command-list.js";
 import { MAX_HEADER, readResHeader } from "../res-text.js";
 
 export interface TaskParameters {

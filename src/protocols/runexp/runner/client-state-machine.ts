@@ -13,15 +13,17 @@
  * the threads go in, messages and callbacks come out.
  */
 import {
+  type Closed,
   displayName,
   encode,
   type FromManager,
   type FromRunner,
   type NoJobReply,
   PROTOCOL_VERSION,
+  type ReadCallbacks,
+  StateMachine,
   type Status,
 } from "../messages.js";
-import { type Closed, type ReadCallbacks, StateMachine } from "../state-machine.js";
 
 type ClientState =
   | { readonly name: "Initialization"; readonly step: "hello" | "group" }

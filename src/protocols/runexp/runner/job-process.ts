@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { writeFully } from "../../../base/files/durable.js";
 import { matlabLine } from "../../../worker/job-files.js";
 import { openSlots, type ProcessEnd, type Slots } from "../../../worker/processes/index.js";
-import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
+import { DEFAULT_PATH, findCommand } from "../../../worker/processes/start-error.js";
 import { longDate, toWaitStatus, writeResHeader } from "../res-text.js";
 import type { Job } from "./client-state-machine.js";
 import { JobOutput, type Outcome } from "./spool.js";

@@ -1,10 +1,9 @@
 /** What the client port and the worker port of a Scale0 listener share. */
 import { now } from "../../../base/clock.js";
-import type { Config } from "../../../base/config-value.js";
 import type { ErrorCode } from "../../../base/errors.js";
 import type { Core } from "../../../broker/core.js";
 import type { GroupBroker } from "../../../broker/group/membership.js";
-import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
+import { type Config, configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
 import {
   type BrokerUris,
   DEFAULT_HEARTBEAT_MS,

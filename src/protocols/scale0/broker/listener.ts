@@ -4,8 +4,7 @@
  */
 import { inUrl } from "../../../base/addresses.js";
 import { now } from "../../../base/clock.js";
-import type { ListenerFactory } from "../../../broker/listeners/listener.js";
-import { advertisedHost } from "../../../broker/listeners/listener.js";
+import { advertisedHost, type ListenerFactory } from "../../../broker/listeners/listener.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import {
   type BindOptions,

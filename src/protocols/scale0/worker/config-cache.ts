@@ -1,8 +1,8 @@
 /** The last config of a worker, in a file: it names the brokers of the group. */
 import { readFileSync } from "node:fs";
-import { type Config, isConfig, readConfig } from "../../../base/config-value.js";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
+import { type Config, isConfig, readConfig } from "../../../model/worker-settings.js";
 import { type BrokerUris, JsonText, readBrokers } from "../commands.js";
 
 interface CachedConfig {

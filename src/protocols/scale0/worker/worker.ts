@@ -11,9 +11,9 @@
 import { once } from "node:events";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Config, readConfig } from "../../../base/config-value.js";
 import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
+import { type Config, readConfig } from "../../../model/worker-settings.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import {
   type BrokerUris,

@@ -7,8 +7,7 @@ import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import type { Range } from "../../../model/ranges.js";
 import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "../job-rows.js";
 import { addStarts } from "../limit-rows.js";
-import type { IndexedWrite } from "../stages.js";
-import { type BatchContext, MustRunSeparately } from "../stages.js";
+import { type BatchContext, type IndexedWrite, MustRunSeparately } from "../stages.js";
 import { booleanArray, numberArray, numberColumns, OWN_EPOCH, owned, textColumns, validText } from "../statements.js";
 
 /** $1 task ranges to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */

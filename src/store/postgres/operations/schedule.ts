@@ -5,8 +5,7 @@ import type { WriteResult } from "../../../model/store.js";
 import { encodeSchedule, jobOfRun, type ScheduleRow, scheduleFrom } from "../../schedule-rows.js";
 import { NEXT_JOBS } from "../assigned-numbers.js";
 import type { Session } from "../connections.js";
-import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
-import { StageProgress } from "../stages.js";
+import { type BatchContext, type IndexedWrite, StageProgress, type WriteOf } from "../stages.js";
 import {
   ConcatenatedBytes,
   numberArray,

@@ -2,8 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { WebSocketServer } from "ws";
-import type { Log } from "../../../../src/base/log.js";
-import { PeerErrors } from "../../../../src/base/peer-errors.js";
+import { type Log, PeerErrors } from "../../../../src/base/log.js";
 import { TracedConnections } from "../../../../src/base/traced-connections.js";
 import type { Listener, ListenerContext } from "../../../../src/broker/listeners/listener.js";
 import { WorkerId } from "../../../../src/model/ids.js";

@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { parseAddress, resolveForemanUrl } from "../../../../src/protocols/fuq/worker/foreman-url.js";
+import { parseAddress, resolveForemanUrl } from "../../../../src/protocols/fuq/worker/foreman-http.js";
 import { Yard } from "./kit.js";
 
 const FINGERPRINT = "ab".repeat(32);

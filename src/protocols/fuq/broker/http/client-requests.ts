@@ -11,7 +11,7 @@ import { finishedCount } from "../../../../model/job.js";
 import type { Submission } from "../../../../model/job-input.js";
 import { PLACEHOLDER } from "../../../../model/recipe.js";
 import type { STATUSES } from "../../messages.js";
-import { logDirectory } from "../fuq-task.js";
+import { logDirectory } from "../foreman-tasks.js";
 import { badRequest, HttpError, type JsonFields } from "./json-http.js";
 import type { NodeInfo, Nodes } from "./nodes.js";
 

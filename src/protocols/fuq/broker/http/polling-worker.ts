@@ -20,7 +20,7 @@ import type { Job } from "../../../../model/job.js";
 import { DEFAULT_POOL } from "../../../../model/recipe.js";
 import { taskIndex } from "../../../../model/task-numbers.js";
 import { pairKey, pairOf, type Task, type Update } from "../../messages.js";
-import { FUQ_WORKER, outcomeOf, recordOutcome, toFuqTask } from "../fuq-task.js";
+import { FUQ_WORKER, outcomeOf, recordOutcome, toFuqTask } from "../foreman-tasks.js";
 import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
 
