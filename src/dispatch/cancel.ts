@@ -14,7 +14,7 @@ import {
 } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
-import { haltReason, reindexJob, replaceWaiting } from "./job-queue.js";
+import { haltReason, reindexJob, replaceRange, replaceWaiting } from "./job-queue.js";
 import { placeWork } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
@@ -69,14 +69,7 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
       id: newTaskRangeId(state),
       job: job.id,
     }));
-    out.writes.push({
-      op: "replace",
-      job: job.id,
-      rangeId: waiting.rangeId,
-      replacements: pieces,
-      earlierAttempts: [],
-      cancelled,
-    });
+    replaceRange(state, out, job, waiting.rangeId, pieces, { cancelled });
     return pieces.map(({ id, first, last }) => ({ rangeId: id, first, last, ...history }));
   };
   replaceWaiting(

@@ -3,7 +3,7 @@ import type { TaskResult } from "../model/outcome.js";
 import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
-import { addWaiting, reindexJob, releaseWaiting } from "./job-queue.js";
+import { addWaiting, reindexJob, releaseWaiting, replaceRange } from "./job-queue.js";
 import { countLimited, countRuns, isLimitedByStore, mayLeaseJobAgain, mayPlace, setAtOnce } from "./limits.js";
 import { fitCount, occupy } from "./signature.js";
 import {
@@ -215,15 +215,9 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
       });
     }
   }
-  const limited = isLimitedByStore(state, job.job.limits);
-  out.writes.push({
-    op: "replace",
-    job: job.id,
-    rangeId: claim.rangeId,
-    replacements: [...stays, ...goes],
+  replaceRange(state, out, job, claim.rangeId, [...stays, ...goes], {
     earlierAttempts: back.earlierAttempts ?? [],
     cancelled: cancelled.length,
-    ...(limited ? { limited } : {}),
   });
   const atOnce = worker.runShares.get(job)?.atOnce;
   dropClaim(state, claim);
@@ -238,7 +232,7 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);
   // They would count against the limits while they wait. Each start needs a lease of its own.
-  if (limited) releaseWaiting(state, out, job);
+  if (isLimitedByStore(state, job.job.limits)) releaseWaiting(state, out, job);
   reindexJob(state, job);
 }
 

@@ -7,7 +7,7 @@ import type { JobId } from "../model/ids.js";
 import { difference, intersection, NO_RANGES, type Range, type Ranges, union } from "../model/ranges.js";
 import { onCancel } from "./cancel.js";
 import type { Decisions } from "./decisions.js";
-import { addWaiting, leaseMore } from "./job-queue.js";
+import { addWaiting, leaseMore, reindexJob } from "./job-queue.js";
 import { placeWork } from "./placement.js";
 import type { JobState, State } from "./state.js";
 
@@ -35,7 +35,7 @@ function unwatch(state: State, job: JobState, other: JobId): void {
 }
 
 /** Which of these tasks need not wait for one of another job. */
-export function releasedOf({ each }: JobState, range: Range): Ranges {
+export function releasedOf(each: JobState["each"], range: Range): Ranges {
   let found: Ranges = [range];
   for (const succeeded of each.values()) found = found.flatMap((one) => intersection(one, succeeded));
   return found;
@@ -58,10 +58,12 @@ export function onEachEnded(
     if (fresh.length > 0)
       onCancel(state, out, job.id, fresh, `the tasks of job ${other} that they wait for have not succeeded`);
     for (const pending of [...job.pending]) {
-      if (releasedOf(job, pending).length === 0) continue;
+      if (releasedOf(job.each, pending).length === 0) continue;
       job.pending.delete(pending);
       addWaiting(state, out, job, pending, now);
     }
+    job.eachStalled = false;
+    reindexJob(state, job);
     leaseMore(state, out, job);
   }
   placeWork(state, out, now);

@@ -139,7 +139,7 @@ function checkJob(state: State, job: JobState): void {
   assertSame(`${where}: assigned`, job.assigned, assigned);
   assertSame(`${where}: started`, job.started, started);
   assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
-  const refused = job.leasing || job.leaseRefused;
+  const refused = job.leasing || job.leaseRefused || job.eachStalled;
   const needsLease = state.shared && job.mayLease && !refused && job.ready === 0 && mayRun(job);
   assertSame(`${where}: needs a lease`, job.signature.needsLease.has(job), needsLease);
   assertSame(

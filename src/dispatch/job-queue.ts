@@ -1,10 +1,12 @@
 /** The queue of a job: tasks that wait, tasks in backoff, whether the job is in its signature's order, and its share there. */
+import type { TaskRangeId } from "../model/ids.js";
 import { haltRuleOf } from "../model/job.js";
-import { countOf, difference, intersection, type Range, type Ranges, sizeOf, union } from "../model/ranges.js";
+import type { TaskResult } from "../model/outcome.js";
+import { countOf, difference, firstOf, intersection, type Range, type Ranges, sizeOf, union } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { releasedOf } from "./each.js";
-import { leaseForFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
+import { leaseForFreeSlots, leaseSizeByFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
 import { isLimitedByStore, spareRuns } from "./limits.js";
 import { updateActive } from "./signature.js";
 import {
@@ -53,7 +55,7 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
     return;
   }
   const left = difference(taskRange, job.cancels);
-  const goes = job.each.size === 0 ? left : left.flatMap((range) => releasedOf(job, range));
+  const goes = job.each.size === 0 ? left : runnable(state, job, left);
   const stays = left.flatMap((range) => difference(range, goes));
   if (cancelled.length === 0 && goes.length === 0) {
     job.pending.add(taskRange);
@@ -67,17 +69,33 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
     ranges.map((range) => ({ ...taskRange, ...range, id: newTaskRangeId(state) }));
   const pieces = newPieces(goes);
   const pending = newPieces(stays);
-  const count = countOf(cancelled);
-  out.writes.push({
-    op: "replace",
-    job: job.id,
-    rangeId: taskRange.id,
-    replacements: [...pieces, ...pending],
-    earlierAttempts: [],
-    cancelled: count,
-  });
+  replaceRange(state, out, job, taskRange.id, [...pieces, ...pending], { cancelled: countOf(cancelled) });
   for (const piece of pending) job.pending.add(piece);
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
+}
+
+/** Which of these tasks need not wait for tasks of other jobs; where they count against limits, as many as fit into free slots. */
+function runnable(state: State, job: JobState, ranges: Ranges): Ranges {
+  const released = ranges.flatMap((range) => releasedOf(job.each, range));
+  if (!isLimitedByStore(state, job.job.limits)) return released;
+  return firstOf(released, leaseSizeByFreeSlots(state, job.signature, job.job.priority, true) - job.ready);
+}
+
+/** Writes what is left of a task range. */
+export function replaceRange(
+  state: State,
+  out: Decisions,
+  job: JobState,
+  rangeId: TaskRangeId,
+  replacements: readonly TaskRange[],
+  {
+    earlierAttempts = [],
+    cancelled = 0,
+  }: { readonly earlierAttempts?: readonly TaskResult[]; readonly cancelled?: number } = {},
+): void {
+  const limited = isLimitedByStore(state, job.job.limits);
+  const write = { op: "replace", job: job.id, rangeId, replacements, earlierAttempts, cancelled } as const;
+  out.writes.push(limited ? { ...write, limited } : write);
 }
 
 /** It was at a worker when the rest of the job was cancelled. */
@@ -184,18 +202,29 @@ export function releaseIfNoWorker(state: State, out: Decisions, job: JobState): 
 
 /** Releases all waiting tasks of this job, for any broker to lease. */
 export function releaseWaiting(state: State, out: Decisions, job: JobState): void {
-  const pending = Array.from(job.pending, ({ id: rangeId }) => ({ rangeId }));
-  const waiting = [...job.waiting, ...job.inBackoff, ...pending];
-  if (waiting.length === 0) return;
+  const waiting = [...job.waiting, ...job.inBackoff];
+  if (waiting.length + job.pending.size === 0) return;
   for (const { rangeId } of waiting) out.writes.push({ op: "release", rangeId });
   if (isLimitedByStore(state, job.job.limits))
     for (const { notBefore: at } of job.inBackoff) state.timers.upsert({ at, kind: "lease", job: job.id });
   job.waiting.clear();
   job.inBackoff.clear();
-  job.pending.clear();
   job.ready = 0;
-  job.mayLease = true;
+  releasePending(out, job);
   reindexJob(state, job);
+}
+
+function releasePending(out: Decisions, job: JobState): void {
+  for (const { id: rangeId } of job.pending) out.writes.push({ op: "release", rangeId });
+  job.pending.clear();
+  job.mayLease = true;
+}
+
+/** Releases what counts against limits and cannot run now. */
+export function releaseLimited(state: State, out: Decisions, job: JobState): void {
+  if (!isLimitedByStore(state, job.job.limits)) return;
+  if (!isOpen(job)) releaseWaiting(state, out, job);
+  else if (job.pending.size > 0) releasePending(out, job);
 }
 
 // Jobs of equal priority share slots. Each job carries the sum of the slots it was given, and the smallest sum goes first: the

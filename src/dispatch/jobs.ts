@@ -7,10 +7,18 @@ import type { LeaseLimit, Progress, RecoveredState, TaskRange } from "../model/s
 import { checkHalt, onCancel, workersOf } from "./cancel.js";
 import { dropClaim, openTasks } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { unwatchEach, watchEach } from "./each.js";
-import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, releaseWaiting, replaceWaiting } from "./job-queue.js";
+import { releasedOf, unwatchEach, watchEach } from "./each.js";
+import {
+  addWaiting,
+  leaseMore,
+  reindexJob,
+  releaseIfNoWorker,
+  releaseLimited,
+  releaseWaiting,
+  replaceWaiting,
+} from "./job-queue.js";
 import { leaseEnded, updateNeedsLease } from "./leasing.js";
-import { beginRunShares, mayLeaseJobAgain, onLeaseRefused } from "./limits.js";
+import { beginRunShares, isLimitedByStore, mayLeaseJobAgain, onLeaseRefused } from "./limits.js";
 import { placeWork, useFreeSlots } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
 import { TaskQueue } from "./queues.js";
@@ -116,6 +124,7 @@ function addJob(state: State, job: Job): JobState {
     mayLease: job.cursor < job.count,
     leasing: false,
     leaseRefused: false,
+    eachStalled: isLimitedByStore(state, job.limits) && job.after.some(({ each }) => each),
     leasingTasks: 0,
     served: 0,
     blockedBy: new Set(),
@@ -180,11 +189,19 @@ export function onGranted(
     if (taskRange.attempt > 0) dropMovedClaims(state, out, job, taskRange);
     addWaiting(state, out, job, taskRange, now);
   }
+  job.eachStalled = isLimitedByStore(state, job.job.limits) && isStalled(job);
+  releaseLimited(state, out, job);
   reindexJob(state, job);
   leaseMore(state, out, job);
   placeWork(state, out, now);
   releaseIfNoWorker(state, out, job);
 }
+
+/** All that was granted waits for tasks of other jobs. */
+const isStalled = (job: JobState): boolean =>
+  job.pending.size > 0 &&
+  job.ready === 0 &&
+  [...job.pending].every((range) => releasedOf(job.each, range).length === 0);
 
 /**
  * Drops claims of tasks that wait in the store: their worker has moved to another broker, which released them. The message about it has not
@@ -241,8 +258,12 @@ export function onPoolPaused(
 
 function stopOrGoOn(state: State, out: Decisions, job: JobState, stopped: boolean): void {
   reindexJob(state, job);
-  if (!stopped) leaseMore(state, out, job);
-  else for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
+  if (!stopped) {
+    leaseMore(state, out, job);
+    return;
+  }
+  releaseLimited(state, out, job);
+  for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
 }
 
 /** The store has changed the job: its priority, limits or number of tasks. */

@@ -10,13 +10,16 @@
  * - a few, even without free slots, of a job that has to compete here: other jobs of no higher priority wait, or a wide task needs a
  *   reserved worker. A job without waiting tasks is in no order and would never get its turn;
  * - of jobs with limits no more than fit into the free slots, and one of a signature that has to compete here: what is leased counts against
- *   the limit at all brokers.
+ *   the limit at all brokers. So tasks with a limit that wait for tasks of another job are released at once, and their job leases again when
+ *   some of those have ended.
  *
  * Jobs that need a lease get one in their order, as long as the leases that are under way leave room. So many small jobs are leased in
  * one batch, and of large ones one at a time.
  */
 import type { Job } from "../model/job.js";
+import { countOf } from "../model/ranges.js";
 import type { Decisions } from "./decisions.js";
+import { releasedOf } from "./each.js";
 import { isLimitedByStore, spareRuns } from "./limits.js";
 import { fitCount, maxFitCount } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State } from "./state.js";
@@ -27,7 +30,7 @@ const MIN_TASK_MS = 0.02;
 /** Adds the job to those of its signature that need a lease, or removes it, after anything that this depends on has changed. */
 export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): void {
   const { signature } = job;
-  if (state.shared && job.mayLease && !job.leasing && !job.leaseRefused && job.ready === 0 && mayRun) {
+  if (state.shared && job.mayLease && !job.leasing && !isRefused(job) && job.ready === 0 && mayRun) {
     signature.needsLease.upsert(job);
     state.needsLease.add(signature);
   } else {
@@ -35,6 +38,8 @@ export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): 
     if (signature.needsLease.size === 0) state.needsLease.delete(signature);
   }
 }
+
+const isRefused = ({ leaseRefused, eachStalled }: JobState): boolean => leaseRefused || eachStalled;
 
 /** Slots may have become free, or the order may have changed: lease for the next job that needs it. */
 export function leaseForFreeSlots(state: State, out: Decisions): void {
@@ -84,11 +89,22 @@ function leaseSize(state: State, job: JobState): number {
   const { signature } = job;
   if (signature.capable.size === 0) return 0;
   const limited = isLimitedByStore(state, job.job.limits);
-  // Most of its tasks wait for others: they would be leased a few at a time, one lease after the other.
-  if (job.each.size > 0) return Math.min(state.settings.maxLeaseTasks, spareRuns(job));
+  if (job.each.size > 0) return Math.min(leaseSizeForEach(state, job, limited), spareRuns(job));
   const size = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority, limited);
   const count = size - signature.leasingTasks;
   return Math.min(count, spareRuns(job));
+}
+
+/**
+ * Most of its tasks wait for others: they would be leased a few at a time, one lease after the other. With limits, those that wait may come
+ * before those that need not, and are released again.
+ */
+function leaseSizeForEach(state: State, { each, job, signature }: JobState, limited: boolean): number {
+  const { maxLeaseTasks } = state.settings;
+  if (!limited) return maxLeaseTasks;
+  const size = leaseSizeByFreeSlots(state, signature, job.priority, true);
+  const released = countOf(releasedOf(each, { first: 0, last: job.count - 1 }));
+  return size === 0 ? 0 : Math.min(maxLeaseTasks, size + job.count - released);
 }
 
 /** Half a second of work of the workers here, for a job with short tasks; undefined for any other. */
@@ -99,7 +115,7 @@ function leaseSizeByRate(state: State, { meanMs, signature, job }: JobState): nu
   return Math.min(maxLeaseTasks, Math.max(1, Math.ceil(byRate)));
 }
 
-function leaseSizeByFreeSlots(state: State, signature: Signature, priority: number, limited: boolean): number {
+export function leaseSizeByFreeSlots(state: State, signature: Signature, priority: number, limited: boolean): number {
   const { maxLeaseTasks, maxPrefetchTaskMs } = state.settings;
   const { meanMs = Number.POSITIVE_INFINITY } = signature;
   const none = signature.wide || limited || meanMs > maxPrefetchTaskMs;

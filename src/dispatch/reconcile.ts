@@ -4,7 +4,7 @@ import { contains, difference, type Range, rangesOf } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import { addClaim, placePrefetched, setTaskState } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
-import { addWaiting, reindexJob, replaceWaiting } from "./job-queue.js";
+import { addWaiting, reindexJob, replaceRange, replaceWaiting } from "./job-queue.js";
 import { spareRuns, spareStarts } from "./limits.js";
 import { loseClaim } from "./results.js";
 import { reindexWorker } from "./signature.js";
@@ -156,14 +156,7 @@ function extractTask(
   const beside: TaskRange[] = [];
   if (first < index) beside.push(piece(first, index - 1));
   if (index < last) beside.push(piece(index + 1, last));
-  out.writes.push({
-    op: "replace",
-    job: job.id,
-    rangeId,
-    replacements: [...beside, alone],
-    earlierAttempts: [],
-    cancelled: 0,
-  });
+  replaceRange(state, out, job, rangeId, [...beside, alone]);
   for (const left of beside) addWaiting(state, out, job, left, now);
   return alone.id;
 }

@@ -57,6 +57,8 @@ export interface JobState {
   leasing: boolean;
   /** In a group: as many of its tasks are leased as `maxRunning` allows. */
   leaseRefused: boolean;
+  /** In a group: no task that was granted may run before tasks of other jobs have ended (each.ts). */
+  eachStalled: boolean;
   /** At most so many tasks come with the lease that is under way. */
   leasingTasks: number;
   /** Slots given to this job so far, on the scale that its rivals of equal priority share (job-queue.ts). */

@@ -62,6 +62,16 @@ export function difference(range: Range, ranges: Ranges): Ranges {
   return left;
 }
 
+/** The first `count` tasks of these ranges. */
+export function firstOf(ranges: Ranges, count: number): Ranges {
+  let left = count;
+  return ranges.flatMap(({ first, last }) => {
+    const taken = Math.min(left, last - first + 1);
+    left -= taken;
+    return taken > 0 ? [{ first, last: first + taken - 1 }] : [];
+  });
+}
+
 export function contains(ranges: Ranges, index: number): boolean {
   const range = ranges[firstEndingAtOrAfter(ranges, index)];
   return range !== undefined && range.first <= index;

@@ -1,8 +1,17 @@
 /** Named limits at one broker: never exceeded, and nothing waits for a limit that has room. In a group: histories.test.ts. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { loadLimits, nextTimerAt, onDone, onLimitRule, onMayLease, onTimer } from "../../src/dispatch/index.js";
-import { SessionId, WorkerId } from "../../src/model/ids.js";
+import {
+  loadLimits,
+  nextTimerAt,
+  onDone,
+  onHold,
+  onLimitRule,
+  onLimitsFreed,
+  onMayLease,
+  onTimer,
+} from "../../src/dispatch/index.js";
+import { JobId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { LIMIT_BUCKET, type LimitRule, ruleFrom } from "../../src/model/limit.js";
 import { ModelWorld } from "../store/model-store.js";
 import { scaled } from "../support/scale.js";
@@ -225,6 +234,74 @@ describe("in a group", () => {
     expect(broker.why(`${job}.0`)).toMatch(/^it waits for limit api \(2 starts in 1h\); the next start is in 359\d s$/);
     broker.pass(3_600_000);
     expect(broker.at("a")).toEqual([`${job}.0`]);
+  });
+
+  it("what was leased while its job was being held counts against no limit", () => {
+    const broker = new Workbench({}, new ModelWorld());
+    setLimit(broker, "api", { running: 1 });
+    broker.join("a", { slots: 2 });
+    const held = broker.submit({ named: ["api"], held: true });
+    const other = broker.submit({ named: ["api"], held: true });
+    broker.step((out) => {
+      onHold(broker.state, out, JobId(held), false, broker.now);
+      onHold(broker.state, out, JobId(held), true, broker.now);
+    });
+    broker.hold(other, false);
+    broker.step((out) => onLimitsFreed(broker.state, out, broker.now));
+    expect(broker.at("a")).toEqual([`${other}.0`]);
+  });
+
+  it("what was leased and not started before its job is held or its pool paused counts against no limit", () => {
+    for (const stop of ["hold", "pause"] as const) {
+      const broker = new Workbench({}, new ModelWorld());
+      setLimit(broker, "api", { running: 1 });
+      broker.join("a", { slots: 1 });
+      broker.join("b", { slots: 1, pool: "gpu" });
+      broker.submit({ count: 2 });
+      // It has to compete for the slot, so that a task of it is leased.
+      const stopped = broker.submit({ named: ["api"] });
+      expect(broker.state.jobs.get(stopped)?.ready).toBe(1);
+      const other = broker.submit({ named: ["api"], pool: "gpu" });
+      expect(broker.at("b")).toEqual([]);
+      if (stop === "hold") broker.hold(stopped);
+      else broker.pausePool("default", "for a while");
+      broker.step((out) => onLimitsFreed(broker.state, out, broker.now));
+      expect(broker.at("b"), stop).toEqual([`${other}.0`]);
+    }
+  });
+
+  it("tasks that wait for those of another job leave the room of a shared limit to it", () => {
+    const broker = new Workbench({}, new ModelWorld());
+    setLimit(broker, "api", { running: 2 });
+    broker.join("a", { slots: 4 });
+    const first = broker.submit({ count: 6, named: ["api"] });
+    const second = broker.submit({ count: 6, named: ["api"], priority: 1, after: [{ job: first, each: true }] });
+    const ended = new Set<number>();
+    for (let round = 0; round < 20 && broker.job(second).ended === undefined; round++) {
+      for (const task of broker.at("a")) {
+        broker.finish("a", [task]);
+        const [job, index] = task.split(".").map(Number) as [number, number];
+        if (job === first) ended.add(index);
+      }
+      const succeeded = [...ended].map((index) => ({ first: index, last: index }));
+      broker.eachEnded(first, { succeeded, failed: [], final: ended.size === 6 });
+      broker.step((out) => onLimitsFreed(broker.state, out, broker.now));
+      expect(running(broker)).toBeLessThanOrEqual(2);
+    }
+    expect(broker.job(second).ended).toMatchObject({ state: "succeeded" });
+  });
+
+  it("a slow task does not stop those that wait for later tasks of its job", () => {
+    const broker = new Workbench({}, new ModelWorld());
+    setLimit(broker, "api", { running: 3 });
+    broker.join("a", { slots: 1, tags: ["fast"] });
+    const first = broker.submit({ count: 4, tags: ["none"] });
+    const second = broker.submit({ count: 4, named: ["api"], after: [{ job: first, each: true }] });
+    broker.eachEnded(first, { succeeded: [{ first: 2, last: 3 }], failed: [], final: false });
+    expect(broker.at("a")).toEqual([`${second}.2`]);
+    broker.finish("a");
+    broker.step((out) => onLimitsFreed(broker.state, out, broker.now));
+    expect(broker.at("a")).toEqual([`${second}.3`]);
   });
 
   it("tasks of a worker that has moved to another broker, which released them, can be leased again", () => {

@@ -104,7 +104,6 @@ const BATCH: readonly (readonly [string, string])[] = [
   ["replace", replaceStatement("none")],
   ["replace, with ends", replaceStatement("plain")],
   ["replace, with errors", replaceStatement("rare")],
-  ["replace, of a job with limits", replaceStatement("none", true)],
   ["lease", leaseStatement(false)],
   ["lease, of a job with limits", leaseStatement(true)],
   ["use of limits", LIMIT_USE],

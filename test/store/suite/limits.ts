@@ -119,7 +119,7 @@ export function describeSharedLimits(make: MakeStore): void {
     expect(await useOf("api")).toMatchObject({ running: 2, leased: 0 });
     const stays = { ...claimed, id: newRangeId(), first: 1 };
     const goes = waiting(claimed, { last: 0 });
-    await second.replace(claimed, [stays, goes], { limited: true });
+    await second.replace(claimed, [stays, goes]);
     expect(await useOf("api")).toMatchObject({ running: 1, leased: 1 });
     expect(await lease(first, job.id, 2, { limits: ["api"] })).toMatchObject({ taskRanges: [] });
     await second.write({ op: "release", rangeId: goes.id });

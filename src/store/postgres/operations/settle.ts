@@ -122,15 +122,15 @@ saved AS (
   ON CONFLICT DO NOTHING
   RETURNING job, octet_length(output) AS bytes),`;
 
-/** `limited`: the replacements keep the limits of what they replace. */
-export const replaceStatement = (ends: "none" | "plain" | "rare", limited = false): string => `
+/** The replacements keep the limits of what they replace, whatever this broker knows of the job. */
+export const replaceStatement = (ends: "none" | "plain" | "rare"): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
 gone AS (DELETE FROM laboro.task_range p WHERE p.id = ANY($1::bigint[]) AND ${owned("p")} RETURNING p.id),
 made AS (
   INSERT INTO laboro.task_range
     (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch, limit_names)
   SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.wait_ms, q.avoid, q.worker, ${OWN_EPOCH},
-    ${limited ? "(SELECT o.limit_names FROM laboro.task_range o WHERE o.id = ($1::bigint[])[q.w])" : "NULL"}
+    (SELECT o.limit_names FROM laboro.task_range o WHERE o.id = ($1::bigint[])[q.w])
   FROM ${REPLACEMENTS}
   -- A replacement may have the id of the range it replaces, which has to be deleted first: the condition on gone makes sure of it.
   WHERE (SELECT flags FROM own)[q.w] AND (SELECT count(*) FROM gone) >= 0),
@@ -155,10 +155,7 @@ export async function replace(
   const ends = resultColumns(lists, batch.workerNumbers);
   const any = lists.some((list) => list.length > 0);
   const [row] = await batch.session.send<{ own: string }>(
-    replaceStatement(
-      any ? (ends.rare ? "rare" : "plain") : "none",
-      writes.some(({ write }) => write.limited === true),
-    ),
+    replaceStatement(any ? (ends.rare ? "rare" : "plain") : "none"),
     [
       ...numberColumns(plain, "rangeId", "job", "cancelled"),
       ...numberColumns(pieces, "w", "id", "first", "last", "attempt", "failures", "crashes", "notBefore"),
