@@ -202,19 +202,22 @@ export class StoreClock {
     // The answer of the store is older than its arrival: jobs may start late by that, and never early.
     const current = store === undefined ? wall() : await store();
     this.#currentOffset = current - monotonic();
-    const boot = this.#sources.boot();
-    const slept = boot === undefined ? 0 : boot - monotonic() - this.#bootOffset;
-    if (slept < MIN_SLEEP_MS || this.#bootOffset === 0) return;
-    this.#bootOffset += slept;
-    this.#steadyOffset += slept;
   }
 
   get current(): number {
     return this.#sources.store === undefined ? this.#sources.wall() : this.#sources.monotonic() + this.#currentOffset;
   }
 
+  /** The machine may have slept since the last reading. */
   get steady(): number {
-    return this.#sources.monotonic() + this.#steadyOffset;
+    const passed = this.#sources.monotonic();
+    const boot = this.#sources.boot();
+    const slept = boot === undefined ? 0 : boot - passed - this.#bootOffset;
+    if (slept >= MIN_SLEEP_MS) {
+      this.#bootOffset += slept;
+      this.#steadyOffset += slept;
+    }
+    return passed + this.#steadyOffset;
   }
 }
 

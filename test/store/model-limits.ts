@@ -30,7 +30,10 @@ export class ModelLimits {
     let max = write.max;
     let limited: LeaseLimit | undefined;
     if (!this.#world.shared) return { max };
-    for (const use of this.uses(limitKeys(write.job, write), now, write.maxRunning)) {
+    const { maxRunning = write.maxRunning } = this.#world.jobs.get(write.job)?.job.limits ?? {};
+    // The broker has not heard of it.
+    if (maxRunning !== undefined && write.maxRunning === undefined) return { max: 0, limited: {} };
+    for (const use of this.uses(limitKeys(write.job, write), now, maxRunning)) {
       const room = Math.max(0, roomLeft(use));
       if (room >= max) continue;
       max = room;

@@ -37,6 +37,10 @@ WITH rules AS MATERIALIZED (${RULES})
 DELETE FROM laboro.limit_start l USING rules r
 WHERE l.name = r.name AND l.at <= ${NOW} - coalesce(r.interval_ms, 0) AND ${OWN_EPOCH} > 0`;
 
+/** $1 jobs. The broker that asks may not have heard of the last change. */
+export const EDITED_LIMITS = `
+SELECT '#' || id AS key, (changes ->> 'maxRunning')::int AS running FROM laboro.job WHERE id = ANY($1::bigint[]) AND changes ? 'maxRunning'`;
+
 /** $1 limits, $2 how many tasks are started of each. As `startTime` in model/limit.ts, by the database's clock. */
 export const ADD_STARTS = `
 INSERT INTO laboro.limit_start AS s (name, epoch, at, count)
@@ -79,8 +83,13 @@ export class LimitRooms {
       for (const name of limitKeys(write.job, write)) names.add(name);
       if (write.maxRunning !== undefined) own.set(`#${write.job}`, { running: write.maxRunning });
     }
-    const forgotten = session.send(FORGET_STARTS, [textArray([...names])]);
-    const [uses] = await Promise.all([readLimitUse(session, [...names]), forgotten]);
+    const jobs = numberArray(writes.map(({ write }) => write.job));
+    const [uses, edited] = await Promise.all([
+      readLimitUse(session, [...names]),
+      session.send<{ key: string; running: number }>(EDITED_LIMITS, [jobs]),
+      session.send(FORGET_STARTS, [textArray([...names])]),
+    ]);
+    for (const { key, running } of edited) own.set(key, { running });
     return new LimitRooms(uses.map((use) => ({ ...use, rule: own.get(use.name) ?? use.rule })));
   }
 

@@ -8,7 +8,7 @@ import { BEGIN_BATCH } from "../../../src/store/postgres/commit-queue.js";
 import { ENTRIES } from "../../../src/store/postgres/entry-cache.js";
 import { HEARTBEAT, JOB_SUMMARIES } from "../../../src/store/postgres/group.js";
 import { conditionsOf, JOB, KEEP_OVER, OWN_KEEP_OVER, pageOfJobs } from "../../../src/store/postgres/job-rows.js";
-import { ADD_STARTS, LIMIT_USE } from "../../../src/store/postgres/limit-rows.js";
+import { ADD_STARTS, EDITED_LIMITS, LIMIT_USE } from "../../../src/store/postgres/limit-rows.js";
 import { CANCEL, HOLD, LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
 import { ADOPT, CLAIM, HELD } from "../../../src/store/postgres/operations/claim.js";
 import { NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/edit.js";
@@ -107,6 +107,7 @@ const BATCH: readonly (readonly [string, string])[] = [
   ["lease", leaseStatement(false)],
   ["lease, of a job with limits", leaseStatement(true)],
   ["use of limits", LIMIT_USE],
+  ["limits of edited jobs", EDITED_LIMITS],
   ["starts of limits", ADD_STARTS],
   ["lock limits", LOCK_LIMITS],
   ["submit", SUBMIT],

@@ -155,6 +155,21 @@ export function describeSharedLimits(make: MakeStore): void {
     expect(size((await lease(second, job.id, 5, { maxRunning: 3 })).taskRanges)).toBe(2);
   });
 
+  it("a changed maxRunning holds for brokers that have not heard of it", async () => {
+    const { job } = await first.submit({ count: 20 });
+    expect(size((await lease(first, job.id, 2, { maxRunning: 6 })).taskRanges)).toBe(2);
+    await second.write({ op: "edit", job: job.id, changes: { maxRunning: 3 } });
+    const lower = await lease(first, job.id, 9, { maxRunning: 6 });
+    expect([size(lower.taskRanges), lower.limited]).toEqual([1, {}]);
+    await second.write({ op: "edit", job: job.id, changes: { maxRunning: 5 } });
+    expect(size((await lease(first, job.id, 9, { maxRunning: 3 })).taskRanges)).toBe(2);
+    await setLimit(first, "api", { running: 9 });
+    for (const by of [{}, { limits: ["api"] }]) {
+      const unknown = await lease(first, job.id, 1, by);
+      expect(unknown).toMatchObject({ taskRanges: [], mayLease: true, limited: {} });
+    }
+  });
+
   it("several limits of a job hold together", async () => {
     await setLimit(first, "api", { running: 5 });
     await setLimit(first, "disk", { running: 2 });

@@ -20,11 +20,16 @@ import {
 
 /**
  * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; where any are `limited`, $5 their limits. The rows of the jobs are locked (write-batch.ts), so
- * that their cursors do not change; task ranges that another transaction has locked are skipped.
+ * that their cursors do not change; task ranges that another transaction has locked are skipped. A broker that has not heard of a new
+ * `maxRunning` is refused.
  */
 export const leaseStatement = (limited: boolean): string => `
 WITH asked AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[]${limited ? ", $5::text[]" : ""}) AS a (job, max, range_id${limited ? ", names" : ""})),
+  SELECT a.job, CASE WHEN j.refused THEN 0 ELSE a.max END AS max, a.range_id, j.refused${limited ? ", a.names" : ""}
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[]${limited ? ", $5::text[]" : ""}) AS a (job, max, range_id${limited ? ", names" : ""}),
+  LATERAL (
+    SELECT coalesce(changes ? 'maxRunning'${limited ? " AND '#' || id <> ALL(string_to_array(coalesce(a.names, ''), ','))" : ""}, false) AS refused
+    FROM laboro.job WHERE id = a.job LIMIT 1) AS j),
 due AS MATERIALIZED (
   SELECT a.max, a.range_id, ${limited ? "a.names, " : ""}d.*
   FROM asked a, LATERAL (
@@ -53,10 +58,10 @@ made AS (
   RETURNING ${TASK_RANGE_FIELDS}),
 moved AS (UPDATE laboro.job j SET cursor = f.next FROM fresh f WHERE j.id = f.job AND f.next > f.cursor),
 more AS (SELECT job FROM due WHERE upto > max UNION SELECT job FROM fresh WHERE next < count)
-SELECT (SELECT array_agg(job)::text FROM more) AS more, l.*
+SELECT (SELECT array_agg(job)::text FROM more) AS more, (SELECT array_agg(job)::text FROM asked WHERE refused) AS refused, l.*
 FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM made) AS l ON true`;
 
-type Row = { readonly more: string | null } & (TaskRangeRow | { readonly id: null });
+type Row = { readonly more: string | null; readonly refused: string | null } & (TaskRangeRow | { readonly id: null });
 
 export async function lease(batch: BatchContext, writes: readonly IndexedWrite<"lease">[]): Promise<void> {
   const limited = writes.filter(isLimitedLease);
@@ -95,7 +100,9 @@ async function leaseUpTo(
     batch.now,
     ...(names.length > 0 ? [textArray(names)] : []),
   ]);
-  const mayLease = new Set((rows[0]?.more ?? "").match(/\d+/g)?.map(Number));
+  const idsIn = (list = ""): Set<number> => new Set(list.match(/\d+/g)?.map(Number));
+  const mayLease = idsIn(rows[0]?.more ?? "");
+  const refused = idsIn(rows[0]?.refused ?? "");
   const granted = new Map<JobId, TaskRange[]>();
   for (const row of rows) {
     if (row.id === null) continue;
@@ -106,7 +113,8 @@ async function leaseUpTo(
   for (const { at, write } of writes) {
     const { op, job } = write;
     const taskRanges = (granted.get(job) ?? []).sort((a, b) => a.first - b.first);
-    batch.writeResults[at] = { op, job, taskRanges, mayLease: mayLease.has(job) };
+    const result = { op, job, taskRanges, mayLease: mayLease.has(job) };
+    batch.writeResults[at] = refused.has(job) ? { ...result, limited: {} } : result;
   }
 }
 
