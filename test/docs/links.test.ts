@@ -97,7 +97,26 @@ describe("docs/reference/dispatch.md", () => {
   });
 });
 
+/** Its lines without tables, samples and the targets of links; they stay as empty lines. */
+const proseOf = (path: string): string[] =>
+  textOf(path)
+    .replaceAll(/^```.*?^```/gms, "")
+    .split("\n")
+    .map((line) => (/^ *\||^ {4}|^\[[^\]]+\]: /.test(line) ? "" : line));
+
 it.each([...PAGES, "CHANGELOG.md"])("%s has lines of at most 120 columns, tables and samples aside", (path) => {
-  const prose = textOf(path).replaceAll(/^```.*?^```/gms, "");
-  expect(prose.split("\n").filter((line) => line.length > 120 && !/^ *\|| {4}/.test(line))).toEqual([]);
+  expect(proseOf(path).filter((line) => line.length > 120)).toEqual([]);
+});
+
+const MAX_LINES_OF_A_PARAGRAPH = 5;
+const MAX_LINES_WITHOUT_HEADING = 40;
+
+it.each(PAGES)("%s can be skimmed: one title, headings, short paragraphs", (path) => {
+  const lines = proseOf(path);
+  expect(lines.filter((line) => line.startsWith("# "))).toHaveLength(1);
+  const paragraphs = lines.join("\n").split(/\n\n+|\n(?= *(?:[-*]|\d+\.) )/);
+  expect(paragraphs.filter((text) => text.trim().split("\n").length > MAX_LINES_OF_A_PARAGRAPH)).toEqual([]);
+  const sections = lines.join("\n").split(/^(?=#+ )/m);
+  const tooLong = sections.filter((text) => text.split("\n").filter(Boolean).length > MAX_LINES_WITHOUT_HEADING);
+  expect(tooLong.map((text) => text.split("\n", 1)[0])).toEqual([]);
 });
