@@ -139,7 +139,7 @@ export interface AllocatorState {
   /** Nothing is asked for before this time. */
   notBefore?: number;
   /** The last failure or trouble, until one succeeds. */
-  problem?: { readonly kind: string; readonly at: number; readonly text: string };
+  problem?: { readonly kind: string; readonly at: number; readonly text: string; readonly unseen?: boolean };
   readonly allocations: Allocation[];
   readonly log: LogLine[];
 }

@@ -14,9 +14,9 @@ import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import {
   ALLOCATOR_BUCKET,
+  type Allocation,
   type Allocator,
   type AllocatorState,
-  allocationOfTags,
   isLive,
   type LogLine,
   workerName,
@@ -24,21 +24,22 @@ import {
 import type { JobId } from "../../model/ids.js";
 import type { Core } from "../core.js";
 import { NamedLease } from "../group/membership.js";
-import type { WorkerView } from "../operations/workers.js";
-import { asBatchError, type BatchError, type BatchManager, type QueueEntry } from "./batch-manager.js";
+import type { AllocationFiles } from "./allocation-files.js";
+import { workersElsewhere, workersOf } from "./allocation-workers.js";
+import { asBatchError, BATCH_MANAGERS, type BatchError, type QueueEntry } from "./batch-manager.js";
 import type { AllocationRules } from "./decide.js";
 import type { Demand } from "./demand.js";
+import type { QueueWatch } from "./queue-watch.js";
 
 /** What the driver needs of the broker around the core. */
 export interface AllocationHost {
   joinUrl(): string;
   readonly rules?: Partial<AllocationRules>;
-  readonly manager?: BatchManager;
 }
 
 /** Work that came is looked at after this time: idle workers take theirs first. */
 const WAKE_MS = 200;
-/** The next look waits for so many times the duration of the last one, at most until the usual time; squeue for as long as it took. */
+/** The next look waits for so many times the duration of the last one, at most until the usual time. */
 const COST_FACTOR = 20;
 const TRIES = 20;
 const LEASE_POLLS = 6;
@@ -49,14 +50,21 @@ const WAKING = ["job-added", "job-released", "job-due", "job-rerun", "job-ended"
 /** What is used of this folder. Loaded with the first allocator. */
 interface Parts {
   readonly decide: typeof import("./decide.js");
+  readonly plan: typeof import("./plan.js");
   readonly demand: typeof import("./demand.js");
-  readonly files: typeof import("./slurm.js");
-  readonly manager: BatchManager;
+  readonly script: typeof import("./job-script.js");
+  readonly filesOf: (allocator: Pick<Allocator, "name" | "spec">) => AllocationFiles;
+  readonly defaultDirectory: () => string;
+  readonly watches: Readonly<Record<Allocator["spec"]["manager"], QueueWatch>>;
   readonly rules: AllocationRules;
 }
 
 interface Row extends Allocator {
   readonly version: number;
+}
+
+interface RemovedRow extends Pick<Row, "name" | "version"> {
+  readonly next: number;
 }
 
 export class Allocators {
@@ -74,11 +82,6 @@ export class Allocators {
   #looking: Promise<void> | undefined;
   #again = false;
   #stopped = false;
-  /** When the batch system is looked at next, and since when it has been without a break. */
-  #nextView = 0;
-  #watchingSince: number | undefined;
-  /** Why the last look at it gave nothing. */
-  #unseen: BatchError | undefined;
 
   constructor(core: Core, log: Log) {
     this.#core = core;
@@ -107,14 +110,23 @@ export class Allocators {
 
   parts(): Promise<Parts> {
     this.#parts ??= (async () => {
-      const [decide, demand, files, { Slurm }] = await Promise.all([
+      const [decide, plan, demand, script, { AllocationFiles, defaultDirectory }, { QueueWatch }] = await Promise.all([
         import("./decide.js"),
+        import("./plan.js"),
         import("./demand.js"),
-        import("./slurm.js"),
-        import("./slurm.js"),
+        import("./job-script.js"),
+        import("./allocation-files.js"),
+        import("./queue-watch.js"),
       ]);
       const rules = { ...decide.ALLOCATION_RULES, ...this.#host?.rules };
-      return { decide, demand, files, rules, manager: this.#host?.manager ?? new Slurm() };
+      const managers = Object.entries(BATCH_MANAGERS).map(async ([name, open]) => [
+        name,
+        new QueueWatch(await open(), rules),
+      ]);
+      const watches = Object.fromEntries(await Promise.all(managers)) as Parts["watches"];
+      const filesOf: Parts["filesOf"] = ({ name, spec }) =>
+        new AllocationFiles(spec.dir, this.#core.storeAge.identity, name);
+      return { decide, plan, demand, script, filesOf, defaultDirectory, watches, rules };
     })();
     return this.#parts;
   }
@@ -124,17 +136,18 @@ export class Allocators {
     return this.#host.joinUrl();
   }
 
-  get identity(): string {
-    return this.#core.storeAge.identity;
-  }
-
   async list(): Promise<readonly Row[]> {
-    const rows = (await this.#core.store.keyValues(ALLOCATOR_BUCKET)).map(({ key, value, version }) => ({
-      ...(JSON.parse(value) as Pick<Allocator, "spec" | "state">),
-      ...{ name: key, version },
-    }));
+    const rows = (await this.#rows()).filter((row) => "spec" in row);
     this.known = rows;
     return rows;
+  }
+
+  /** Removed allocators leave the number of their next allocation: those that still run keep theirs, and so do their workers. */
+  async #rows(): Promise<readonly (Row | RemovedRow)[]> {
+    return (await this.#core.store.keyValues(ALLOCATOR_BUCKET)).map(({ key, value, version }) => ({
+      ...(JSON.parse(value) as Row | RemovedRow),
+      ...{ name: key, version },
+    }));
   }
 
   async find(name: string): Promise<Row | undefined> {
@@ -144,12 +157,16 @@ export class Allocators {
   /** Changes an allocator; `change` is called again where somebody else has changed it meanwhile. Undefined removes it. */
   async change(
     name: string,
-    change: (found: Allocator | undefined, now: number) => Pick<Allocator, "spec" | "state"> | undefined,
+    change: (found: Allocator | undefined, now: number, next: number) => Pick<Allocator, "spec" | "state"> | undefined,
   ): Promise<void> {
     for (let tries = 0; tries < TRIES; tries++) {
-      const found = await this.find(name);
+      const row = (await this.#rows()).find((one) => one.name === name);
+      const found = row !== undefined && "spec" in row ? row : undefined;
+      const next = found?.state.next ?? (row as RemovedRow | undefined)?.next ?? 1;
       const before = [...(found?.state.log ?? [])];
-      if (await this.#save(name, found?.version ?? 0, before, change(found, Date.now()))) return;
+      const changed = change(found, Date.now(), next);
+      if (found === undefined && changed === undefined) return;
+      if (await this.#save(name, row?.version ?? 0, before, changed ?? { next })) return;
     }
     throw new LaboroError("LABORO_INTERNAL", `allocator ${name} is being changed all the time`);
   }
@@ -158,11 +175,11 @@ export class Allocators {
     name: string,
     version: number,
     before: readonly LogLine[],
-    next: Pick<Allocator, "spec" | "state"> | undefined,
+    next: Pick<Allocator, "spec" | "state"> | Pick<RemovedRow, "next">,
   ): Promise<boolean> {
-    const value = next === undefined ? null : JSON.stringify({ spec: next.spec, state: next.state });
+    const value = JSON.stringify("spec" in next ? { spec: next.spec, state: next.state } : next);
     const { stored } = await this.#core.put(ALLOCATOR_BUCKET, name, value, version);
-    if (!stored || next === undefined) return stored;
+    if (!stored || !("spec" in next)) return stored;
     const known = new Set(before);
     for (const line of next.state.log) {
       if (known.has(line)) continue;
@@ -183,7 +200,7 @@ export class Allocators {
   async demand(): Promise<Demand[]> {
     const { demand } = await this.parts();
     const elsewhere = new Map<string, number>();
-    for (const { pool, tasks } of await this.#workersElsewhere())
+    for (const { pool, tasks } of await workersElsewhere(this.#core))
       elsewhere.set(pool, (elsewhere.get(pool) ?? 0) + tasks);
     return demand.demandOf(this.#core.state, (job) => this.#core.jobs.countersOf(job), elsewhere);
   }
@@ -194,39 +211,16 @@ export class Allocators {
     const all = this.#core.store.shared ? await this.list() : this.known;
     const rows = all.filter(({ spec }) => spec.pool === open?.signature.requirement.pool);
     if (open === undefined || rows.length === 0) return undefined;
-    const { decide, demand, rules } = await this.parts();
+    const { plan, demand, rules } = await this.parts();
     if (demand.waitingTasks(this.#core.state, open, this.#core.jobs.countersOf(id)) <= 0) return undefined;
     const { requirement, timeNeededMs: timeMs = 0 } = open.signature;
     const answers = rows.map((row) => ({ row, unfit: demand.whyUnfit(row.spec, { requirement, timeMs }) }));
     const fitting = answers.filter(({ unfit }) => unfit === undefined);
     const texts =
       fitting.length > 0
-        ? fitting.map(({ row }) => `allocator ${row.name} ${decide.statusText(row, rules, Date.now())}`)
+        ? fitting.map(({ row }) => `allocator ${row.name} ${plan.statusText(row, rules, Date.now())}`)
         : answers.map(({ row, unfit }) => `allocator ${row.name} asks for nothing: ${unfit}`);
     return texts.slice(0, 3).join("; ");
-  }
-
-  async #workersElsewhere(): Promise<readonly WorkerView[]> {
-    const answers = (await this.#core.peers?.askAll<{ workers: WorkerView[] }>("peer.workers", {})) ?? [];
-    return answers.flatMap(({ answer }) => answer.workers.filter(({ connected }) => connected));
-  }
-
-  /** The names of the workers of each allocation of this allocator that are connected. */
-  async workersOf(allocator: string): Promise<Map<number, { readonly names: string[]; ended: number }>> {
-    const found = new Map<number, { readonly names: string[]; ended: number }>();
-    const add = (tags: readonly string[], name: string, results: number): void => {
-      const allocation = allocationOfTags(tags);
-      if (allocation?.name !== allocator) return;
-      const before = found.get(allocation.number) ?? { names: [], ended: 0 };
-      before.names.push(name);
-      before.ended += results;
-      found.set(allocation.number, before);
-    };
-    const { workers, standings } = this.#core.state;
-    for (const { profile, connected } of workers.values())
-      if (connected) add(profile.tags, profile.name, standings.get(profile.name)?.results ?? 0);
-    for (const { tags, name, stats } of await this.#workersElsewhere()) add(tags, name, stats.results);
-    return found;
   }
 
   #schedule(ms: number): void {
@@ -262,19 +256,24 @@ export class Allocators {
     const rows = await this.list();
     if (rows.length === 0 || this.#core.refusing !== undefined) return;
     const parts = await this.parts();
-    const { manager, rules } = parts;
+    const { filesOf, plan, rules, watches } = parts;
+    const used = Object.entries(watches).filter(([name]) => rows.some(({ spec }) => spec.manager === name));
     // A broker without the commands takes it where no other does, to say what is missing.
-    const yieldMs = manager.available() ? 0 : rules.pollMs * YIELD_POLLS;
+    const yieldMs = used.some(([, { manager }]) => manager.available()) ? 0 : rules.pollMs * YIELD_POLLS;
     if (!(await this.#lease.take(rules.pollMs * LEASE_POLLS, yieldMs))) {
-      this.#watchingSince = undefined;
+      for (const watch of Object.values(watches)) watch.interrupt();
       return;
     }
     const before = rows.map(({ state }) => ({ text: JSON.stringify(state), log: [...state.log] }));
-    const jobs = await this.#view(rows, parts);
-    const strays: string[] = [];
-    for (const row of rows) strays.push(...(await this.#observe(row, jobs, parts)));
-    const waits = this.#unseen === undefined && this.#core.state.halted === undefined;
-    const asks = waits ? parts.decide.plan(rows, await this.demand(), parts.rules, Date.now()) : undefined;
+    const strays: (readonly [QueueWatch, string])[] = [];
+    for (const [name, watch] of used) {
+      const own = rows.filter(({ spec }) => spec.manager === name);
+      const jobs = await watch.look(own);
+      for (const row of own) for (const id of await this.#observe(row, jobs, watch, parts)) strays.push([watch, id]);
+    }
+    const seen = rows.filter(({ spec }) => watches[spec.manager].error === undefined);
+    const halted = this.#core.state.halted !== undefined;
+    const asks = halted ? [] : plan.plan(seen, await this.demand(), rules, Date.now());
     for (const [at, row] of rows.entries()) {
       if (JSON.stringify(row.state) === before[at]?.text) continue;
       if (await this.#save(row.name, row.version, before[at]?.log ?? [], row)) continue;
@@ -282,67 +281,46 @@ export class Allocators {
       this.#again = true;
       return;
     }
-    if (asks === undefined) return;
-    await this.#cancel(rows, strays, parts);
+    for (const [name, watch] of used) {
+      const own = seen.filter(({ spec }) => spec.manager === name);
+      await this.#cancel(
+        own,
+        strays.flatMap(([at, id]) => (at === watch ? [id] : [])),
+        watch,
+      );
+    }
     for (const [name, count] of asks)
       for (let asked = 0; asked < count && !this.#stopped; asked++) if (!(await this.#ask(name, parts))) break;
-    for (const { name, state } of rows)
-      if (state.removing !== undefined && isEmpty(state)) await this.#remove(name, parts);
-  }
-
-  /** The jobs of the batch system by script; undefined if it was not asked this time, or did not answer. */
-  async #view(
-    rows: readonly Allocator[],
-    { decide, manager, rules }: Parts,
-  ): Promise<Map<string, QueueEntry> | undefined> {
-    const live = rows.filter(({ state }) => state.allocations.some(isLive));
-    if (live.length === 0) this.#unseen = undefined;
-    if (live.length === 0 || monotonicNow() < this.#nextView) return undefined;
-    const begun = monotonicNow();
-    try {
-      const entries = await manager.list(live.map(({ name }) => name));
-      this.#unseen = undefined;
-      this.#watchingSince ??= Date.now();
-      for (const { state } of live) decide.answering(state, Date.now());
-      return new Map(entries.map((entry) => [entry.script, entry]));
-    } catch (cause) {
-      this.#unseen = cause as BatchError;
-      this.#watchingSince = undefined;
-      for (const { state } of live) decide.trouble(state, rules, Date.now(), this.#unseen);
-      return undefined;
-    } finally {
-      const cost = Math.min(rules.maxTroubleMs, (monotonicNow() - begun) * COST_FACTOR);
-      this.#nextView = begun + Math.max(rules.pollMs * 0.9, cost);
-    }
+    for (const row of rows) if (row.state.removing !== undefined) await this.remove(row.name, filesOf(row));
   }
 
   async #observe(
     row: Row,
-    jobs: Map<string, QueueEntry> | undefined,
-    { decide, files, rules }: Parts,
+    entries: readonly QueueEntry[] | undefined,
+    watch: QueueWatch,
+    { decide, filesOf, rules }: Parts,
   ): Promise<readonly string[]> {
     const { name, spec, state } = row;
-    const workers = await this.workersOf(name);
+    const workers = await workersOf(this.#core, name);
     const known = new Set(state.allocations.map(({ number }) => number));
-    const path = (number: number): string => files.filesOf(spec, this.identity, name, number).script;
-    const own = path(0).slice(0, -"0/job.sh".length);
-    const mine = jobs && new Map([...jobs].filter(([script]) => script.startsWith(own)));
-    const watchingSince = this.#watchingSince ?? Date.now();
-    const lastLine = (number: number) => files.lastLine(spec, this.identity, name, number);
+    const files = filesOf(row);
+    const jobs = entries && files.jobsOf(entries);
     const useful = (number: number): boolean | undefined => {
       const names = Array.from({ length: spec.nodes }, (_, at) => workerName(name, number, spec.nodes, at));
       const ended = names.some((one) => (this.#core.state.standings.get(one)?.results ?? 0) > 0);
       // What a worker that has left did at another broker is not known here.
       return ended || (workers.get(number)?.ended ?? 0) > 0 || (this.#core.store.shared ? undefined : false);
     };
-    const connected = new Set(workers.keys());
-    const seen = { jobs: mine, scriptOf: path, workers: connected, useful, watchingSince, lastLine };
+    const seen = {
+      ...{ jobs, workers: new Set(workers.keys()), useful, watchedMs: watch.watchedMs },
+      stateMs: (one: Allocation) => watch.stateMs(name, one),
+      lastLine: (number: number) => files.lastLine(number),
+    };
     const strays = decide.observe(row, seen, rules, Date.now());
+    watch.record(row);
     try {
-      for (const number of known)
-        if (!state.allocations.some((one) => one.number === number))
-          files.removeFiles(spec, this.identity, name, number);
-      if (state.allocations.some(isLive)) files.writeJoinUrl(spec, this.identity, this.joinUrl());
+      for (const number of known) if (!state.allocations.some((one) => one.number === number)) files.remove(number);
+      if (state.allocations.some(isLive)) files.writeJoinUrl(this.joinUrl());
     } catch (cause) {
       this.#log.warn({ allocator: name }, `the files of its allocations: ${asLaboroError(cause).message}`);
     }
@@ -350,48 +328,50 @@ export class Allocators {
   }
 
   /** Also those that an earlier look has marked: a cancel may have failed. */
-  async #cancel(rows: readonly Allocator[], strays: readonly string[], { manager }: Parts): Promise<void> {
+  async #cancel(rows: readonly Allocator[], strays: readonly string[], watch: QueueWatch): Promise<void> {
     const marked = rows.flatMap(({ state }) =>
       state.allocations.filter((one) => one.cancelling && isLive(one)).flatMap(({ id }) => id ?? []),
     );
     const ids = [...marked, ...strays];
     if (ids.length === 0) return;
-    await manager.cancel(ids).catch((cause: BatchError) => {
+    await watch.manager.cancel(ids).catch((cause: BatchError) => {
       this.#log.warn({ kind: cause.kind }, `cannot cancel allocations, it is tried again: ${cause.message}`);
     });
     // What it made of them is looked at soon.
-    this.#nextView = 0;
+    watch.hurry();
   }
 
   /** Asks for one allocation. Returns whether another one may be asked for. */
-  async #ask(name: string, { decide, files, manager, rules }: Parts): Promise<boolean> {
+  async #ask(name: string, { decide, plan, script, filesOf, watches, rules }: Parts): Promise<boolean> {
     let asked: { readonly spec: Allocator["spec"]; readonly number: number } | undefined;
     await this.change(name, (found, now) => {
       asked = undefined;
       // It may have been paused, removed or changed since.
-      if (found === undefined || decide.whyNoMore(found, rules, now) !== undefined) return found;
+      if (found === undefined || plan.whyNoMore(found, rules, now) !== undefined) return found;
       asked = { spec: found.spec, number: decide.addAllocation(found.state, now).number };
       return found;
     });
     if (asked === undefined) return false;
     const { spec, number } = asked;
+    const files = filesOf({ name, spec });
+    const { manager } = watches[spec.manager];
     const answer = await (async () => {
-      files.writeFiles(spec, this.identity, name, number, this.joinUrl());
-      return manager.ask(files.requestFor(spec, this.identity, name, number));
+      files.write(number, script.scriptText(spec, files, name, number, manager.script), this.joinUrl());
+      return manager.ask(script.requestFor(spec, files, name, number));
     })().catch((cause: unknown) => asBatchError(cause));
     await this.change(name, (found, now) => {
       if (found !== undefined) decide.onAnswer(found.state, number, answer, rules, now);
       return found;
     });
-    if (typeof answer !== "string" && answer.kind !== "lost") files.removeFiles(spec, this.identity, name, number);
+    if (typeof answer !== "string" && answer.kind !== "lost") files.remove(number);
     return typeof answer === "string";
   }
 
-  async #remove(name: string, { files }: Parts): Promise<void> {
+  /** Removes an allocator that is to be removed, with its files, unless it has something in the queue. */
+  async remove(name: string, files: AllocationFiles): Promise<void> {
     await this.change(name, (found) => {
       if (found === undefined || found.state.removing === undefined || !isEmpty(found.state)) return found;
-      for (const { number } of found.state.allocations.filter((one) => !isLive(one)))
-        files.removeFiles(found.spec, this.identity, name, number);
+      for (const one of found.state.allocations) if (!isLive(one)) files.remove(one.number);
       return undefined;
     });
   }

@@ -1,5 +1,6 @@
-/** What the broker needs of a batch system. Slurm is the one implementation (slurm.ts). */
+/** What the broker needs of a batch system. Each has one file, and a line in `BATCH_MANAGERS`. */
 import { asLaboroError } from "../../base/errors.js";
+import type { AllocatorSpec } from "../../model/allocation.js";
 
 export interface AskRequest {
   /** Of the allocator. Jobs of one allocator share it, see `list`. */
@@ -52,6 +53,13 @@ export const asBatchError = (cause: unknown): BatchError =>
   cause instanceof BatchError ? cause : new BatchError("unreachable", asLaboroError(cause).message);
 
 export interface BatchManager {
+  /** Words of its job scripts. The shell expands the first two: the id of the job, and the number of the node in it. */
+  readonly script: {
+    readonly jobId: string;
+    readonly node: string;
+    /** Starts the command that follows once on each node. */
+    onEachNode(slots: number): string;
+  };
   /** Its commands are installed here. */
   available(): boolean;
   /** Resolves with the id of the job. Rejects with a BatchError. */
@@ -65,3 +73,7 @@ export interface BatchManager {
   /** Ends jobs. Rejects with a BatchError. One that has ended already is no failure. */
   cancel(ids: readonly string[]): Promise<void>;
 }
+
+export const BATCH_MANAGERS: Readonly<Record<AllocatorSpec["manager"], () => Promise<BatchManager>>> = {
+  slurm: async () => new (await import("./slurm.js")).Slurm(),
+};

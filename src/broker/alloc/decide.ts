@@ -15,7 +15,6 @@
 import { shortDuration } from "../../base/format.js";
 import { type Allocation, type Allocator, type AllocatorState, isLive } from "../../model/allocation.js";
 import type { BatchError, QueueEntry } from "./batch-manager.js";
-import { type Demand, takeWork } from "./demand.js";
 
 export interface AllocationRules {
   /** How often the batch system is looked at while it has allocations. */
@@ -90,19 +89,20 @@ function recover(state: AllocatorState, now: number, number: number): void {
   if (state.paused?.by === "failures") delete state.paused;
 }
 
-/** What the batch system's failure to answer, or to take more, means for the allocator. */
+/** What the batch system's failure to answer, or to take more, means. `unseen`: it did not tell which jobs it has. */
 export function trouble(
   state: AllocatorState,
   rules: AllocationRules,
   now: number,
   { kind, message }: Pick<BatchError, "message"> & { readonly kind: string },
+  unseen = false,
 ): void {
   const wait = Math.min(rules.maxTroubleMs, rules.troubleMs * 2 ** Math.min(state.troubles, 20));
   state.troubles++;
   state.notBefore = Math.max(state.notBefore ?? 0, now + wait);
   if (state.problem?.kind !== kind)
     addLine(state, now, kind, `${message}; it is tried again, at least every ${shortDuration(rules.maxTroubleMs)}`);
-  state.problem = { kind, at: now, text: message };
+  state.problem = { kind, at: now, text: message, ...(unseen ? { unseen } : {}) };
 }
 
 /** Problems that an answer of the batch system does not end. */
@@ -155,16 +155,16 @@ export function onAnswer(
 }
 
 interface Observed {
-  /** Jobs of this allocator by the path of their script; undefined where the batch system was not asked, or did not answer. */
-  readonly jobs: ReadonlyMap<string, QueueEntry> | undefined;
-  readonly scriptOf: (number: number) => string;
+  /** Jobs of this allocator by the number of their allocation; undefined where the batch system was not asked, or did not answer. */
+  readonly jobs: ReadonlyMap<number, QueueEntry> | undefined;
   /** Allocations whose workers are connected, and whether its workers have ended a task; undefined where that is not known. */
   readonly workers: ReadonlySet<number>;
   readonly useful: (number: number) => boolean | undefined;
   /** The last line of the output of an allocation's job script. */
   readonly lastLine: (number: number) => string | undefined;
-  /** Since when the batch system has been looked at without a break. */
-  readonly watchingSince: number;
+  /** How long the batch system has been looked at without a break, and has shown this allocation in its state. No clock changes that. */
+  readonly watchedMs: number;
+  readonly stateMs: (one: Allocation) => number;
 }
 
 /** Applies what is seen. Returns the ids of jobs that no live allocation has: they are to be cancelled. */
@@ -172,9 +172,8 @@ export function observe(allocator: Allocator, seen: Observed, rules: AllocationR
   const jobs = new Map(seen.jobs);
   const strays: QueueEntry[] = [];
   for (const one of allocator.state.allocations) {
-    const script = seen.scriptOf(one.number);
-    const entry = jobs.get(script);
-    jobs.delete(script);
+    const entry = jobs.get(one.number);
+    jobs.delete(one.number);
     if (isLive(one)) new Change(allocator, one, rules, now).observe(entry, seen);
     // One that was given up for lost may be there nevertheless.
     else if (entry !== undefined && entry.state !== "ended" && entry.id !== one.id) strays.push(entry);
@@ -201,20 +200,21 @@ class Change {
     this.#now = now;
   }
 
-  observe(entry: QueueEntry | undefined, { jobs, workers, useful, watchingSince, lastLine }: Observed): void {
+  observe(entry: QueueEntry | undefined, seen: Observed): void {
     const one = this.#one;
+    const { jobs, workers, useful, lastLine } = seen;
     if (workers.has(one.number)) this.#joined();
     const wasUseful = useful(one.number);
     // A worker may have come and gone between two looks. After a requeue it was the one of before.
     if (wasUseful && (one.joined !== undefined || entry?.state === "ended")) this.#useful();
     if (jobs === undefined) return;
-    if (entry === undefined) this.#missing(watchingSince);
+    if (entry === undefined) this.#missing(seen);
     else {
       if (one.id === undefined) this.#found(entry);
       if (entry.state === "ended") this.#ended(entry, wasUseful === false, lastLine);
       else if (entry.state === "queued") this.#queued(entry);
       else if (entry.state === "running" && one.state === "queued") this.#started();
-      this.#giveUp(entry, watchingSince);
+      this.#giveUp(entry, seen);
     }
   }
 
@@ -242,14 +242,14 @@ class Change {
     this.#log("queued", `job ${id} was found in the queue`);
   }
 
-  #missing(watchingSince: number): void {
-    const { state, asked, joined, cancelling } = this.#one;
+  #missing({ stateMs, watchedMs }: Observed): void {
+    const { state, joined, cancelling } = this.#one;
     if (state === "asking") {
-      if (this.#now - asked > this.#rules.lostMs) this.#end("its request was lost: it is not in the queue", false);
+      if (stateMs(this.#one) > this.#rules.lostMs) this.#end("its request was lost: it is not in the queue", false);
       return;
     }
     // Where nobody looked for a while, it may have ended in order.
-    const unseen = this.#now - watchingSince < this.#rules.pollMs;
+    const unseen = watchedMs < this.#rules.pollMs;
     this.#end("the batch system no longer knows it", unseen || joined !== undefined || cancelling === true);
   }
 
@@ -302,12 +302,11 @@ class Change {
   }
 
   /** Cancels an allocation that can come to nothing. */
-  #giveUp({ never, reason }: QueueEntry, watchingSince: number): void {
-    const { state, joined, started = this.#now, cancelling } = this.#one;
+  #giveUp({ never, reason }: QueueEntry, { stateMs }: Observed): void {
+    const { state, joined, cancelling } = this.#one;
     if (state === "ended" || cancelling) return;
     const { joinMs } = this.#rules;
-    const late = joined === undefined && this.#now - Math.max(started, watchingSince) > joinMs;
-    if (!never && !(state === "running" && late)) return;
+    if (!never && !(state === "running" && joined === undefined && stateMs(this.#one) > joinMs)) return;
     const why = never
       ? `it would wait for ever: ${reason}`
       : `its worker has not joined within ${shortDuration(joinMs)}`;
@@ -332,88 +331,4 @@ class Change {
 function trim({ allocations }: AllocatorState): void {
   const ended = allocations.filter((one) => !isLive(one));
   for (const one of ended.slice(0, -KEPT_ENDED)) allocations.splice(allocations.indexOf(one), 1);
-}
-
-const isWaiting = ({ state }: Allocation): boolean => state === "asking" || state === "queued";
-
-/** The clock may have been set back since: nothing waits longer than the longest wait. */
-const waitOf = ({ notBefore = 0 }: AllocatorState, rules: AllocationRules, now: number): number =>
-  Math.min(notBefore - now, rules.pausedMs);
-
-/** Why no more allocations may be asked for now, whatever waits; undefined if one may. */
-export function whyNoMore({ spec, state }: Allocator, rules: AllocationRules, now: number): string | undefined {
-  const { paused, problem, failures, allocations, removing } = state;
-  const wait = waitOf(state, rules, now);
-  if (removing !== undefined) return "is being removed";
-  if (paused?.by === "user") return `is paused${paused.reason === undefined ? "" : `: ${paused.reason}`}`;
-  if (wait > 0)
-    return `${paused === undefined ? "asks" : "is paused; it tries"} again in ${shortDuration(wait)}: ${problem?.text ?? ""}`;
-  const live = allocations.filter(isLive);
-  const waiting = live.filter(isWaiting);
-  const [first] = waiting;
-  const queued = first?.reason === undefined ? "" : ` (${spec.manager}: ${first.reason})`;
-  if (failures > 0 && live.some(({ useful, cancelling }) => !useful && !cancelling))
-    return `has failed ${failures === 1 ? "once" : `${failures} times`} and tries one allocation${queued}`;
-  if (waiting.length >= spec.backlog)
-    return `has ${waiting.length === 1 ? "an allocation" : `${waiting.length} allocations`} in the queue${queued}`;
-  const workers = live.length * spec.nodes;
-  if (workers + spec.nodes > spec.maxWorkers) return `has ${workers} of at most ${spec.maxWorkers} workers`;
-  return undefined;
-}
-
-/** How many allocations to ask for, by allocator. Marks what is to be cancelled, and uses up `demand`. */
-export function plan(
-  allocators: readonly Allocator[],
-  demand: readonly Demand[],
-  rules: AllocationRules,
-  now: number,
-): Map<string, number> {
-  for (const allocator of allocators) markUnneeded(allocator, demand, now);
-  const asks = new Map<string, number>();
-  for (const allocator of allocators) {
-    cancelQueued(allocator, rules, now);
-    if (whyNoMore(allocator, rules, now) !== undefined || !demand.some(({ tasks }) => tasks > 0)) continue;
-    const more = structuredClone(allocator);
-    let count = 0;
-    while (whyNoMore(more, rules, now) === undefined && takeWork(demand, more.spec, more.spec.nodes)) {
-      addAllocation(more.state, now);
-      count++;
-    }
-    if (count > 0) asks.set(allocator.name, count);
-  }
-  return asks;
-}
-
-/** What is pending takes its work first, the oldest before the others. */
-function markUnneeded({ spec, state }: Allocator, demand: readonly Demand[], now: number): void {
-  for (const one of state.allocations) {
-    if (!isLive(one) || one.joined !== undefined || one.cancelling) continue;
-    if (takeWork(demand, spec, spec.nodes)) delete one.unneeded;
-    else if (isWaiting(one)) one.unneeded ??= now;
-  }
-}
-
-function cancelQueued({ state }: Allocator, rules: AllocationRules, now: number): void {
-  const { paused, removing } = state;
-  const stops = paused !== undefined && (paused.by === "user" || waitOf(state, rules, now) > 0);
-  for (const one of state.allocations) {
-    if (one.cancelling || one.id === undefined || !isLive(one)) continue;
-    const queued = one.state === "queued";
-    // A clock that was set back makes it wait again.
-    const unneeded = one.unneeded !== undefined && Math.abs(now - one.unneeded) >= rules.unneededMs;
-    const why =
-      removing === "all" || (removing !== undefined && queued)
-        ? "the allocator is removed"
-        : queued && stops
-          ? "the allocator is paused"
-          : queued && unneeded && "nothing waits that it could do";
-    if (!why) continue;
-    one.cancelling = true;
-    addLine(state, now, "cancelled", why, one.number);
-  }
-}
-
-/** What an allocator does about work that waits, for people. */
-export function statusText(allocator: Allocator, rules: AllocationRules, now: number): string {
-  return whyNoMore(allocator, rules, now) ?? "is ready to ask for an allocation";
 }

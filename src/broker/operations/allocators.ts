@@ -10,6 +10,7 @@ import {
   MANAGERS,
 } from "../../model/allocation.js";
 import * as s from "../../model/schema.js";
+import { workersOf } from "../alloc/allocation-workers.js";
 import type { Core } from "../core.js";
 import { operation } from "./operation.js";
 import { nothing } from "./shared-fields.js";
@@ -55,26 +56,31 @@ const allocatorView = s.object({
 });
 
 async function viewOf(core: Core, allocator: Allocator): Promise<s.ReadType<typeof allocatorView>> {
-  const { decide, files, rules } = await core.allocators.parts();
+  const { filesOf, plan, rules } = await core.allocators.parts();
   const { name, spec, state } = allocator;
+  const files = filesOf(allocator);
+  const { halted } = core.state;
   const { created, changed, failures, notBefore, paused, problem, removing } = state;
   const now = Date.now();
-  const workers = await core.allocators.workersOf(name);
+  const workers = await workersOf(core, name);
   const waits = notBefore !== undefined && notBefore > now;
   return {
     ...{ name, ...spec, created, changed, failures },
     state: removing ? "removing" : paused ? "paused" : waits ? "waiting" : "active",
-    status: decide.statusText(allocator, rules, now),
+    status:
+      halted === undefined
+        ? plan.statusText(allocator, rules, now)
+        : `asks for nothing: the broker hands nothing out: ${halted}`,
     ...(waits ? { notBefore } : {}),
     ...(paused === undefined ? {} : { pausedBy: paused.by }),
-    ...(problem === undefined ? {} : { problem }),
+    ...(problem === undefined ? {} : { problem: { kind: problem.kind, at: problem.at, text: problem.text } }),
     ...(spec.before === undefined && isLoopback(new URL(core.allocators.joinUrl()).hostname)
       ? { warning: "the broker listens on this machine only: workers on other nodes cannot reach it" }
       : {}),
     counts: countsOf(allocator),
     allocations: state.allocations.map(({ unneeded: _, cancelling: __, useful: ___, ...one }) => ({
       ...one,
-      output: files.filesOf(spec, core.allocators.identity, name, one.number).output,
+      output: files.of(one.number).output,
       workers: workers.get(one.number)?.names ?? [],
     })),
   };
@@ -159,14 +165,14 @@ export const allocatorSet = operation({
   input: set,
   output: allocatorView,
   perform: async (core, { allocator: name, ifExists, ...given }) => {
-    const { decide, files } = await core.allocators.parts();
-    await core.allocators.change(name, (found, now) => {
+    const { decide, defaultDirectory } = await core.allocators.parts();
+    await core.allocators.change(name, (found, now, number) => {
       if (found !== undefined && ifExists === "refuse")
         throw new LaboroError("LABORO_ALLOCATOR_EXISTS", `there is an allocator ${name} already; replace or remove it`);
       // Its live allocations are found by their directory.
-      const dir = found?.state.allocations.some(isLive) ? found.spec.dir : (given.dir ?? files.defaultDirectory());
+      const dir = found?.state.allocations.some(isLive) ? found.spec.dir : (given.dir ?? defaultDirectory());
       const spec = { ...given, dir };
-      const before = found?.state ?? decide.newState(now, files.firstNumber(spec, core.allocators.identity, name));
+      const before = found?.state ?? decide.newState(now, number);
       const { removing: __, paused, notBefore: ___, problem: ____, ...state } = before;
       const next = { ...state, changed: now, failures: 0, ...(paused?.by === "user" ? { paused } : {}) };
       decide.addLine(next, now, "saved", `at most ${given.maxWorkers} workers, ${given.backlog} in the queue`);
@@ -235,12 +241,15 @@ export const allocatorRemove = operation({
   }),
   output: nothing,
   perform: async (core, { allocator: name, cancelRunning }) => {
+    const { filesOf } = await core.allocators.parts();
+    const found = await core.allocators.find(name);
     await core.allocators.change(name, (found, now) => {
       if (found === undefined) throw noAllocator(name);
       found.state.removing = cancelRunning ? "all" : "queued";
       found.state.changed = now;
-      return found.state.allocations.some(isLive) ? found : undefined;
+      return found;
     });
+    if (found?.state.allocations.every((one) => !isLive(one))) await core.allocators.remove(name, filesOf(found));
     core.allocators.look();
     return {};
   },
@@ -268,14 +277,14 @@ export const allocatorDryRun = operation({
     answer: s.described(s.anyText(4096), "what the batch system says to it"),
   }),
   perform: async (core, { allocator: name, spec: given }) => {
-    const { decide, demand, files, manager, rules } = await core.allocators.parts();
+    const { decide, defaultDirectory, demand, filesOf, plan, rules, script, watches } = await core.allocators.parts();
     const rows = await core.allocators.list();
     const found = rows.find((one) => one.name === name);
     if (given === undefined && found === undefined) throw noAllocator(name);
     const now = Date.now();
     const shown: Allocator = {
       name,
-      spec: given === undefined ? (found as Allocator).spec : { ...given, dir: given.dir ?? files.defaultDirectory() },
+      spec: given === undefined ? (found as Allocator).spec : { ...given, dir: given.dir ?? defaultDirectory() },
       state: found?.state ?? decide.newState(now),
     };
     const waiting = await core.allocators.demand();
@@ -284,23 +293,26 @@ export const allocatorDryRun = operation({
       return reason === undefined ? [] : [{ job: Number(job), tasks, reason }];
     });
     const all = structuredClone([...rows.filter((one) => one.name !== name), shown]);
-    const asks = decide.plan(all, waiting, rules, now).get(name) ?? 0;
+    const asks = plan.plan(all, waiting, rules, now).get(name) ?? 0;
     const number = shown.state.next;
-    const { identity } = core.allocators;
-    // The batch system reads the script, which lies beside those of allocations.
-    files.writeFiles(shown.spec, identity, `.dry-run-${name}`, number, core.allocators.joinUrl());
-    const request = { ...files.requestFor(shown.spec, identity, `.dry-run-${name}`, number), name };
+    const { manager } = watches[shown.spec.manager];
+    const files = filesOf(shown);
+    const text = script.scriptText(shown.spec, files, name, number, manager.script);
+    // The batch system reads the script, which is beside those of allocations.
+    const trial = filesOf({ ...shown, name: `.dry-run-${name}` });
+    trial.write(number, text, core.allocators.joinUrl());
+    const request = script.requestFor(shown.spec, trial, name, number);
     const opinion = await manager.test(request).then(
       (answer) => ({ accepted: true, answer }),
       (cause: Error) => ({ accepted: false, answer: cause.message }),
     );
-    files.removeFiles(shown.spec, identity, `.dry-run-${name}`, number);
+    trial.remove(number);
     return {
       ...{ manager: shown.spec.manager, asks, unfit: unfit.slice(0, 1_000), ...opinion },
       status:
-        asks > 0 ? `asks for ${asks}` : waiting.length === 0 ? "nothing waits" : decide.statusText(shown, rules, now),
-      command: manager.command(files.requestFor(shown.spec, identity, name, number)),
-      script: files.scriptText(shown.spec, identity, name, number),
+        asks > 0 ? `asks for ${asks}` : waiting.length === 0 ? "nothing waits" : plan.statusText(shown, rules, now),
+      command: manager.command(script.requestFor(shown.spec, files, name, number)),
+      script: text,
     };
   },
 });

@@ -181,6 +181,29 @@ describe("an allocator", () => {
     await until("it asks", () => slurm.jobs.length === 3);
   });
 
+  it("never says that it is ready while squeue does not answer, and counts no failure", async () => {
+    const shop = await openSite({ troubleMs: 1, maxTroubleMs: 1, pollMs: 200 });
+    const { client, broker, slurm } = shop;
+    await add(shop, { backlog: 3 });
+    await client.allocators.set("b", spec(shop));
+    await work(client);
+    await until("it asks", () => slurm.jobs.length === 1);
+    slurm.answer("squeue", { stderr: "squeue: error: words of another version", code: 1 });
+    await logs(client, "unreachable: words of another version");
+    const statuses = new Set<string>();
+    const looks = slurm.calls("squeue").length;
+    await until("it has looked a few times", async () => {
+      for (const { status } of await client.allocators.list()) statuses.add(status.replace(/ in \d+m?s:/, ":"));
+      return slurm.calls("squeue").length > looks + 2;
+    });
+    expect([...statuses].filter((text) => !text.endsWith(": words of another version"))).toEqual([]);
+    expect(broker.core.allocators.counts).toEqual({ asked: 1, failed: 0, cancelled: 0 });
+    slurm.answer("squeue");
+    await until("both are ready", async () =>
+      (await client.allocators.list()).every(({ problem }) => problem === undefined),
+    );
+  });
+
   it("is paused by an operator, changed and removed; what it has in the queue is cancelled", async () => {
     const shop = await openSite();
     const { client, slurm } = shop;
@@ -201,6 +224,30 @@ describe("an allocator", () => {
     expect(slurm.jobs.find(({ id }) => id === last.id)?.state).toBe("CANCELLED");
     expect(existsSync(last.script)).toBe(false);
     await expect(client.allocators.get("a")).rejects.toMatchObject({ code: "LABORO_NO_SUCH_ALLOCATOR" });
+  });
+
+  it("that has nothing left is removed at once, with its files; under its name numbers never come twice", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    await add(shop);
+    const job = await work(client);
+    await until("it asks", () => slurm.jobs.length === 1);
+    const worker = shop.worker({ name: "a.1", tags: [allocationTag("a", 1)] });
+    slurm.set("1", "RUNNING");
+    expect(await job.wait()).toBe("succeeded");
+    await logs(client, "joined: ");
+    await worker.stop();
+    slurm.set("1", "COMPLETED");
+    await logs(client, "ended: COMPLETED");
+    await client.allocators.remove("a");
+    expect([await client.allocators.list(), existsSync(join(slurm.jobs[0]?.script ?? "", ".."))]).toEqual([[], false]);
+    await expect(client.allocators.remove("a")).rejects.toMatchObject({ code: "LABORO_NO_SUCH_ALLOCATOR" });
+    await add(shop);
+    await work(client);
+    await until("it asks", () => slurm.jobs.length === 2);
+    expect(slurm.jobs[1]?.script.split("/").at(-2)).toBe("a.2");
+    slurm.set("2", "FAILED");
+    await logs(client, "failed: FAILED: no worker has joined");
   });
 
   it("that is removed and added again numbers on: allocations of before may still run", async () => {

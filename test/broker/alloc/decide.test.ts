@@ -8,11 +8,11 @@ import {
   newState,
   observe,
   onAnswer,
-  plan,
-  statusText,
   trouble,
 } from "../../../src/broker/alloc/decide.js";
 import { type Demand, waitingTasks, whyUnfit } from "../../../src/broker/alloc/demand.js";
+import { plan, statusText } from "../../../src/broker/alloc/plan.js";
+import { StateAges } from "../../../src/broker/alloc/queue-watch.js";
 import { type Allocator, allocatorInput, isLive } from "../../../src/model/allocation.js";
 import { JobId } from "../../../src/model/ids.js";
 
@@ -24,6 +24,9 @@ const RULES = ALLOCATION_RULES;
 /** One allocator beside a queue that the test sets, and a clock that it moves. */
 class Site {
   now = 1_000_000;
+  /** What passes, however the clock is set. */
+  passed = 0;
+  readonly ages = new StateAges();
   readonly allocator: Allocator;
   readonly queue = new Map<number, Partial<QueueEntry>>();
   readonly workers = new Set<number>();
@@ -52,7 +55,7 @@ class Site {
   look({ seen = true } = {}): void {
     const jobs = new Map(
       [...this.queue].map(([number, entry]) => [
-        `/x/${number}`,
+        number,
         {
           id: String(1000 + number),
           word: "?",
@@ -68,15 +71,17 @@ class Site {
       this.allocator,
       {
         jobs: seen ? jobs : undefined,
-        scriptOf: (number) => `/x/${number}`,
         workers: this.workers,
         useful: (number) => this.useful.get(number),
-        watchingSince: 0,
+        watchedMs: 1_000_000 + this.passed,
+        stateMs: (one) => this.ages.stateMs("a", one, this.passed),
         lastLine: (number) => this.output.get(number),
       },
       RULES,
       this.now,
     );
+    if (seen) this.ages.record(this.allocator, this.passed);
+    else this.ages.clear();
     if (!seen) return;
     const asks = plan([this.allocator], structuredClone(this.tasks), RULES, this.now).get("a") ?? 0;
     this.cancelled.push(...strays);
@@ -96,7 +101,8 @@ class Site {
 
   /** Looks every ten seconds for so long, or every `step`. */
   pass(ms: number, eachLook: () => void = () => {}, step = 10 * SECOND): void {
-    for (const end = this.now + ms; this.now < end; ) {
+    for (const end = this.passed + ms; this.passed < end; ) {
+      this.passed += step;
       this.now += step;
       eachLook();
       this.look();
@@ -527,6 +533,34 @@ describe("troubles of the batch system", () => {
     site.look();
     expect([site.asked, site.live.length, site.allocator.state.failures]).toEqual([3, 3, 0]);
   });
+
+  it.each([HOUR, -10 * HOUR])("a clock that is set by %i ms cancels no healthy start, and delays no cancel", (ms) => {
+    const site = new Site();
+    site.work(1);
+    site.look();
+    site.run(1);
+    site.pass(MINUTE);
+    site.now += ms;
+    site.pass(3 * MINUTE);
+    expect(site.cancelled).toEqual([]);
+    site.pass(2 * MINUTE);
+    expect(site.cancelled).toEqual(["1001"]);
+  });
+
+  it.each([HOUR, -10 * HOUR])(
+    "a clock that is set by %i ms changes nothing about a request without an answer",
+    (ms) => {
+      const site = new Site();
+      site.work(1);
+      site.answer = refuse("lost", "sbatch did not answer within 20 s");
+      site.look();
+      site.now += ms;
+      site.pass(30 * SECOND);
+      expect([site.asked, site.live.length]).toEqual([1, 1]);
+      site.pass(MINUTE);
+      expect(site.log).toContain("failed: its request was lost: it is not in the queue");
+    },
+  );
 
   it("a clock that is set back makes nothing wait longer than the longest wait", () => {
     const site = new Site();

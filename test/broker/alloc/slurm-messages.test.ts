@@ -138,9 +138,22 @@ describe("squeue", () => {
   it.each([
     "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
     "squeue: error: Zero Bytes were transmitted or received",
+    "squeue: error: words of another version",
   ])("fails with %j", async (stderr) => {
     const slurm = new SlurmStandIn();
     slurm.answer("squeue", { stderr, code: 1 });
     expect((await failure(new Slurm().list(["short"]))).kind).toBe("unreachable");
+  });
+
+  it("that does not answer in time is unreachable, as is scancel", async () => {
+    const slurm = new SlurmStandIn();
+    slurm.answer("squeue", { stderr: "", code: 0, sleep: 60 });
+    slurm.answer("scancel", { stderr: "", code: 0, sleep: 60 });
+    const manager = new Slurm(300);
+    expect(await failure(manager.list(["short"]))).toMatchObject({
+      kind: "unreachable",
+      message: "squeue did not answer within 0.3 s",
+    });
+    expect((await failure(manager.cancel(["1"]).then(() => "done"))).kind).toBe("unreachable");
   });
 });

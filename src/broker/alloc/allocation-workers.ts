@@ -1,0 +1,33 @@
+/** The connected workers of allocations, at every broker of the group. */
+import { allocationOfTags } from "../../model/allocation.js";
+import type { Core } from "../core.js";
+import type { WorkerView } from "../operations/workers.js";
+
+interface AllocationWorkers {
+  readonly names: string[];
+  /** Tasks that they have ended. */
+  ended: number;
+}
+
+export async function workersElsewhere({ peers }: Core): Promise<readonly WorkerView[]> {
+  const answers = (await peers?.askAll<{ workers: WorkerView[] }>("peer.workers", {})) ?? [];
+  return answers.flatMap(({ answer }) => answer.workers.filter(({ connected }) => connected));
+}
+
+/** By the number of their allocation. */
+export async function workersOf(core: Core, allocator: string): Promise<Map<number, AllocationWorkers>> {
+  const found = new Map<number, AllocationWorkers>();
+  const add = (tags: readonly string[], name: string, results: number): void => {
+    const allocation = allocationOfTags(tags);
+    if (allocation?.name !== allocator) return;
+    const before = found.get(allocation.number) ?? { names: [], ended: 0 };
+    before.names.push(name);
+    before.ended += results;
+    found.set(allocation.number, before);
+  };
+  const { workers, standings } = core.state;
+  for (const { profile, connected } of workers.values())
+    if (connected) add(profile.tags, profile.name, standings.get(profile.name)?.results ?? 0);
+  for (const { tags, name, stats } of await workersElsewhere(core)) add(tags, name, stats.results);
+  return found;
+}

@@ -1,0 +1,47 @@
+/** What an allocation runs: the request to the batch system, and the job script, which starts a worker on each node. */
+import { type AllocatorSpec, allocationTag, lifetimeOf } from "../../model/allocation.js";
+import type { AllocationFiles } from "./allocation-files.js";
+import type { AskRequest, BatchManager } from "./batch-manager.js";
+
+export function requestFor(spec: AllocatorSpec, files: AllocationFiles, name: string, number: number): AskRequest {
+  const { script, output } = files.of(number);
+  const { timeLimitMs, nodes, slots, args } = spec;
+  return { name, script, output, timeLimitMs, nodes, slots, args };
+}
+
+export function scriptText(
+  spec: AllocatorSpec,
+  files: AllocationFiles,
+  name: string,
+  number: number,
+  words: BatchManager["script"],
+): string {
+  const { nodes, slots, pool, tags, resources, idleTimeoutMs, before } = spec;
+  const worker = [
+    ...[process.execPath, files.worker],
+    ...["--join", `@${files.joinUrl}`, "--pool", pool, "--slots", String(slots)],
+    ...["--lifetime", `${Math.floor(lifetimeOf(spec) / 1000)}s`],
+    ...["--idle-timeout", `${Math.ceil(idleTimeoutMs / 1000)}s`],
+    ...[allocationTag(name, number), ...tags].flatMap((tag) => ["--tag", tag]),
+    ...Object.entries(resources).flatMap(([resource, amount]) => ["--resource", `${resource}=${amount}`]),
+  ];
+  const own = `${name}.${number}`;
+  const launcher = nodes === 1 ? "" : `${words.onEachNode(slots)} `;
+  // A shell on each node removes the directory of the worker. The batch system sends SIGTERM to the worker, too: the shell outlives it.
+  const start = [
+    `trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-${words.jobId}.${words.node}`,
+    `"$@" --dir "$dir" --name "$0${nodes === 1 ? "" : `.${words.node}`}"`,
+    'code=$?; rm -rf "$dir"; exit $code',
+  ].join("; ");
+  return [
+    "#!/bin/sh",
+    `# Allocation ${own} of laboro: a worker for as long as the allocation lasts. Written by the broker.`,
+    "unset LABORO_BROKER LABORO_DATA LABORO_TOKEN",
+    ...(before === undefined ? [] : [before]),
+    `set -- ${worker.map(quoted).join(" ")}`,
+    `exec ${launcher}sh -c ${quoted(start)} ${own} "$@"`,
+    "",
+  ].join("\n");
+}
+
+const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
