@@ -29,7 +29,13 @@ export interface Sshd {
   kill(name: string): void;
 }
 
-export async function openSshd(): Promise<Sshd> {
+/** With `host`, sshd runs in this network namespace and listens at its address. */
+export async function openSshd(host?: { readonly namespace: string; readonly address: string }): Promise<Sshd> {
+  const address = host?.address ?? "127.0.0.1";
+  const [program = "", ...before] = [
+    ...(host === undefined ? [] : ["ip", "netns", "exec", host.namespace]),
+    PROGRAM ?? "",
+  ];
   const dir = fs.mkdtempSync(join(tmpdir(), "laboro-sshd-"));
   const file = (name: string): string => join(dir, name);
   for (const name of ["host_key", "other_key", "id"])
@@ -68,7 +74,7 @@ export async function openSshd(): Promise<Sshd> {
     fs.rmSync(dir, { recursive: true, force: true });
   });
   const alias = (name: string, ...lines: readonly string[]): void => {
-    const text = [`Host ${name}`, "HostName 127.0.0.1", ...lines, `User ${userInfo().username}`];
+    const text = [`Host ${name}`, `HostName ${address}`, ...lines, `User ${userInfo().username}`];
     const rest = [`IdentityFile ${file("id")}`, "IdentitiesOnly yes", `UserKnownHostsFile ${file("known_hosts")}`];
     fs.appendFileSync(file("config"), `${[...text, ...rest, "GlobalKnownHostsFile /dev/null"].join("\n  ")}\n`);
   };
@@ -83,7 +89,7 @@ export async function openSshd(): Promise<Sshd> {
       const port = await freePort();
       fs.mkdirSync(home, { recursive: true });
       const lines = [
-        ...[`ListenAddress 127.0.0.1:${port}`, `HostKey ${file("host_key")}`, `PidFile ${file(`${name}.pid`)}`],
+        ...[`ListenAddress ${address}:${port}`, `HostKey ${file("host_key")}`, `PidFile ${file(`${name}.pid`)}`],
         ...[
           `AuthorizedKeysFile ${file("authorized_keys")}`,
           "StrictModes no",
@@ -96,11 +102,11 @@ export async function openSshd(): Promise<Sshd> {
         ...settings.filter((one) => !/^[A-Z]+=/.test(one)),
       ];
       fs.writeFileSync(file(`${name}.conf`), `${lines.join("\n")}\n`);
-      const args = ["-D", "-f", file(`${name}.conf`), "-E", file(`${name}.log`)];
-      const daemon = spawn(PROGRAM ?? "", args, { detached: true, stdio: "ignore" });
+      const args = [...before, "-D", "-f", file(`${name}.conf`), "-E", file(`${name}.log`)];
+      const daemon = spawn(program, args, { detached: true, stdio: "ignore" });
       daemons.set(name, daemon.pid ?? 0);
       const key = fs.readFileSync(file("host_key.pub"), "utf8").split(" ", 2).join(" ");
-      fs.appendFileSync(file("known_hosts"), `[127.0.0.1]:${port} ${key}\n`);
+      fs.appendFileSync(file("known_hosts"), `[${address}]:${port} ${key}\n`);
       alias(name, `Port ${port}`);
       await until(`sshd ${name} listens`, () => fs.existsSync(file(`${name}.pid`)));
       return home;

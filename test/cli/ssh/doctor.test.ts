@@ -3,6 +3,7 @@ import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../../src/server.js";
+import { NO_MOUNT, smallDisk } from "../../files/scratch.js";
 import { atEnd, openOnce } from "../../support/at-end.js";
 import { freePort } from "../../support/free-port.js";
 import { NO_SSHD, openSshd } from "../../support/sshd.js";
@@ -21,7 +22,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefine
     const env = { LABORO_DATA: data, HOME: data, LABORO_SSH: sshd().command };
     const { code, stdout } = await laboro(["doctor", ...hosts], { env });
     const lines = stdout.trimEnd().split("\n");
-    return { code, lines: lines.filter((line) => /^\w+ +(?:good|closed|dead): /.test(line)) };
+    return { code, lines: lines.filter((line) => hosts.includes(/^\w+ +(\w+): /.exec(line)?.[1] ?? "")) };
   };
   const brokerWithTls = async (): Promise<string> => {
     const data = join(fs.mkdtempSync(join(sshd().dir, "broker-")), "data");
@@ -56,6 +57,37 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefine
     // Nothing of the check stays, the token least of all.
     const left = fs.readdirSync(`/tmp/laboro-${process.getuid?.()}`).filter((name) => name.startsWith("doctor-"));
     expect(left).toEqual([]);
+  });
+
+  it("says what a machine lacks: Node, free space, open files, the right time", async (context) => {
+    const { dir, machine } = sshd();
+    const bin = join(dir, "bin");
+    fs.mkdirSync(bin);
+    for (const name of ["sh", "mkdir", "chmod", "id", "uname", "df", "awk", "head", "tail", "rm"]) {
+      const path = ["/usr/bin", "/bin"].map((folder) => join(folder, name)).find((file) => fs.existsSync(file));
+      fs.symlinkSync(path ?? name, join(bin, name));
+    }
+    await machine("bare", [`PATH=${bin}`, "SHELL=/bin/false"]);
+    await machine("few", ["ForceCommand ulimit -n 256; exec sh"]);
+    const late = join(dir, "late");
+    fs.mkdirSync(late);
+    fs.writeFileSync(join(late, "clock.cjs"), "const now = Date.now; Date.now = () => now() - 90_000;");
+    fs.writeFileSync(join(late, "node"), `#!/bin/sh\nexec '${process.execPath}' -r '${late}/clock.cjs' "$@"\n`);
+    fs.chmodSync(join(late, "node"), 0o755);
+    await machine("late", [`PATH=${late}:/usr/bin:/bin`]);
+    const { code, lines } = await doctor((await openCliShop()).data, "bare", "few", "late");
+    expect(code).toBe(1);
+    expect(lines.filter((line) => !line.startsWith("ok"))).toEqual([
+      expect.stringMatching(/^FAIL +bare: it has no Node 20 or newer; install one there, or use --archive$/),
+      expect.stringMatching(/^warn +few: 256 files may be open at once .*; raise it with ulimit -n 1024/),
+      expect.stringMatching(/^warn +late: its clock is 1m\d+s behind this one; set both by NTP/),
+    ]);
+    const disk = smallDisk(2 ** 26);
+    if (disk === undefined) return context.skip(NO_MOUNT);
+    await machine("full", [], disk);
+    fs.writeFileSync(join(disk, "rest"), Buffer.alloc(2 ** 26 - 2 ** 24));
+    const full = await doctor((await openCliShop()).data, "full");
+    expect(full.lines.filter((line) => !line.startsWith("ok"))[0]).toMatch(/^(?:FAIL|warn) +full: .* free there; /);
   });
 
   it("runs tasks of a broker with TLS through a tunnel", async () => {

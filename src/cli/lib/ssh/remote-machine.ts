@@ -22,6 +22,7 @@ const UPLOAD_MS = 600_000;
 /** Without it the worker ends when its broker or the connection has been gone for this long. */
 const OFFLINE_TIMEOUT = "10m";
 const NEEDED_KB = 50_000;
+const CONNECT_MS = 5_000;
 
 export interface WorkerStart {
   readonly access: BrokerAccess;
@@ -118,14 +119,21 @@ export class RemoteMachine {
     return ran.text;
   }
 
+  /** Why nothing there can connect to this URL without a tunnel; empty if it can. */
+  async connectFault(node: string, url: string): Promise<string> {
+    const { hostname, port } = portOf(url);
+    const script = `const s=require("net").connect(${port},${JSON.stringify(hostname)},()=>process.exit());
+s.on("error",(e)=>{console.log(e.code);process.exit()});setTimeout(()=>{console.log("no answer");process.exit()},${CONNECT_MS})`;
+    return (await this.connection.run(`${quote(node)} -e ${quote(script)}`)).text.trim();
+  }
+
   /** Opens a tunnel to each of the brokers. */
   async openTunnels({ tunnels }: Facts, id: string, { urls }: BrokerAccess): Promise<void> {
     const folder = `${tunnels}/${id}`;
     await this.connection.run(`umask 077; mkdir -p ${quote(folder)}`);
     for (const text of urls) {
-      const url = new URL(text);
-      const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));
-      await this.connection.forward(tunnelSocket(folder, url), url.hostname.replace(/[[\]]/g, ""), port);
+      const { url, hostname, port } = portOf(text);
+      await this.connection.forward(tunnelSocket(folder, url), hostname, port);
     }
   }
 
@@ -224,4 +232,10 @@ const reasonIn = ({ text, code }: Ran): string => text.split("\n").at(-1) || `ex
 function splitAt(line: string, separator: string): [string, string] {
   const at = line.indexOf(separator);
   return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1)];
+}
+
+function portOf(text: string): { readonly url: URL; readonly hostname: string; readonly port: number } {
+  const url = new URL(text);
+  const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));
+  return { url, hostname: url.hostname.replace(/[[\]]/g, ""), port };
 }

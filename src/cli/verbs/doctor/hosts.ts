@@ -1,5 +1,6 @@
 /** `laboro doctor HOST…`: whether a worker on another machine could join, seen from here and from there. */
 import { randomBytes } from "node:crypto";
+import { isLoopback } from "../../../base/addresses.js";
 import { shortDuration } from "../../../base/format.js";
 import type { BrokerAccess } from "../../../protocols/laboro/broker-address.js";
 import { parseHosts, SshConnection, type SshHost } from "../../lib/ssh/connection.js";
@@ -50,12 +51,21 @@ async function checkHost(host: SshHost, access: BrokerAccess | undefined): Promi
     if (access === undefined) checks.push(ok("a tunnel can be opened"));
     else if (there.fault === "") checks.push(ok("the broker answers there through a tunnel, and knows the token"));
     else checks.push(fail(`through a tunnel: ${there.fault}`, "see this code in docs/reference/errors.md"));
+    for (const url of access?.urls ?? [])
+      if (!isLoopback(new URL(url).hostname)) checks.push(await directCheck(remote, files.node, url));
   } catch (cause) {
     checks.push(fail(messageOf(cause)));
   } finally {
     await connection?.close();
   }
   return checks;
+}
+
+/** Not needed over ssh: a worker that is started there by other means, such as Slurm, connects without a tunnel. */
+async function directCheck(remote: RemoteMachine, node: string, url: string): Promise<Check> {
+  const fault = await remote.connectFault(node, url);
+  if (fault === "") return ok(`${url} can be reached from there without a tunnel`);
+  return ok(`${url} cannot be reached from there without a tunnel (${fault}): use laboro ssh, or open the port`);
 }
 
 /** The clock was read at some time in between. */
