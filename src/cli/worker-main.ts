@@ -9,15 +9,16 @@ import { packageVersion } from "../base/package.js";
 import { findBroker } from "../client/find-broker.js";
 import { dial } from "../protocols/laboro/dial.js";
 import { LINK_VERSION } from "../protocols/laboro/messages.js";
+import { HANDLER_PROCESS } from "../worker/threads/hosts.js";
 import { exitCodeOfUsage, isVerbose, reportFailure, usageText } from "./lib/failures.js";
 import { watchOutputErrors } from "./lib/interrupt.js";
 import { worker } from "./verbs/worker.js";
 
-// The threads of --handlers run this file, too.
+// The threads and processes of --handlers run this file, too.
 const [first, ...others] = process.argv.slice(2);
-if (isMainThread && first === "check") checkBroker(others);
-else if (isMainThread) void runWorker(process.argv.slice(2));
-else void import("../worker/threads/handler-thread.js");
+if (!isMainThread || first === HANDLER_PROCESS) void import("../worker/threads/handler-thread.js");
+else if (first === "check") checkBroker(others);
+else void runWorker(process.argv.slice(2));
 
 /** For `laboro doctor HOST`: `check @JOIN-FILE TUNNELS` says why no worker could join from here, or nothing. */
 function checkBroker([broker, tunnels = ""]: readonly string[]): void {

@@ -289,9 +289,9 @@ function openWorker(options: WorkerOptions): Worker {
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
   const handleModule = async (module: URL, threads: ThreadOptions = {}): Promise<readonly string[]> => {
-    for (const name of ["threads", "memoryMb"] as const)
+    for (const name of ["threads", "memoryMb", "loadTimeoutMs"] as const)
       if (threads[name] !== undefined) wholeNumber(threads[name], name);
-    const opened = await openModule(module, { slots: count, ...threads });
+    const opened = await openModule(module, { slots: count, guardian: slots.guardian, ...threads });
     // The worker may have stopped while it was loaded.
     if (stopping !== undefined) await opened.close(0);
     modules.push(opened);

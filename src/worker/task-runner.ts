@@ -34,12 +34,12 @@ export interface RunHandle {
 
 /**
  * A batch system or a service manager that ends a worker kills its tasks, too, perhaps first. A task that somebody else has killed ends this
- * much later: if the worker stops meanwhile, the task is returned.
+ * much later: if the worker begins to stop meanwhile, the task is returned.
  */
 const KILLED_TOGETHER_MS = 250;
 
 /** By the signal itself, or as a shell reports it. */
-const wasKilled = ({ signal = "", code = 0 }: RunEnd): boolean =>
+export const wasKilled = ({ signal = "", code = 0 }: RunEnd): boolean =>
   ["SIGHUP", "SIGKILL", "SIGTERM"].includes(signal) || [129, 137, 143].includes(code);
 
 const NO_PROCESS = { pause: () => {}, resume: () => {} };

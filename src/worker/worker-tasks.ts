@@ -29,7 +29,7 @@ import type { Services } from "./services.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import type { WorkerDirectory } from "./spool/worker-directory.js";
 import type { TaskFolders } from "./task-folders.js";
-import { type RunEnd, type RunHandle, TaskRunner } from "./task-runner.js";
+import { type RunEnd, type RunHandle, TaskRunner, wasKilled } from "./task-runner.js";
 import { type PrefetchedTask, TaskTracker } from "./task-tracker.js";
 
 export interface WorkerDependencies {
@@ -58,6 +58,7 @@ interface RunningAttempt {
   readonly isCall: boolean;
   /** What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
   endAction: "report" | "drop" | "return";
+  cancelled?: true;
 }
 
 type Send = (message: FromWorker) => void;
@@ -215,12 +216,15 @@ export class WorkerTasks {
   cancel(tasks: readonly AttemptRange[]): void {
     const unstarted = this.#tracker.removePrefetched(tasks);
     if (unstarted.length > 0) this.#send?.({ type: "CANCELLED", tasks: unstarted });
-    for (const { task, run } of this.#running) {
+    for (const running of this.#running) {
+      const { task } = running;
       const named = tasks.some(
         ({ job, attempt, first, last }) =>
           job === task.job && attempt === task.attempt && first <= task.index && task.index <= last,
       );
-      if (named) run.stop(this.#cancelGraceMs);
+      if (!named) continue;
+      running.cancelled = true;
+      running.run.stop(this.#cancelGraceMs);
     }
   }
 
@@ -328,7 +332,10 @@ export class WorkerTasks {
     if (!this.#running.delete(running)) return;
     this.#deps.capacity.release(acquired);
     const finished = isCall && end.code === 0 && running.endAction === "return";
-    const endAction = finished ? "report" : running.endAction;
+    // A batch system or a service manager that ends the worker has killed the task, too.
+    const reported = running.endAction === "report" && !isCall && !running.cancelled && !end.timedOut;
+    const killed = this.#closing && reported && wasKilled(end);
+    const endAction = finished ? "report" : killed ? "return" : running.endAction;
     if (isCall) this.#handlerMessages.ended(task);
     if (endAction === "report") this.#resultReporter.report(task, end, output);
     else this.#outputSender.end(output);

@@ -9,7 +9,7 @@ import { openPlace } from "./run/place.js";
 
 const newSite = sites();
 
-it("SIGHUP ends worker and broker as SIGTERM does: a running task goes back without a crash", async () => {
+it("SIGHUP ends worker and broker in order: a running task is stopped and goes back without a crash", async () => {
   const site = newSite();
   await site.startBroker();
   const client = await site.client();

@@ -22,7 +22,7 @@ it("gives running tasks back at an orderly stop, which counts neither as a crash
   for (let i = 1; i <= stops; i++) {
     await until("both tasks run", () => log.count === 2 * i);
     const worker = site.workerNamed("one");
-    await worker.end("SIGTERM");
+    await worker.end("SIGHUP");
     expect(worker.exitCode).toBe(0);
     await site.startWorker("one", { slots: 2 });
   }

@@ -66,12 +66,12 @@ describe("a task is gone with its children", () => {
     expect(await resultsOf(job)).toMatchObject([{ state: "failed", timedOut: true, signal: "SIGTERM" }]);
   });
 
-  it("after SIGTERM to its worker, which gives it back", async () => {
+  it("after SIGHUP to its worker, which gives it back", async () => {
     const { worker, members, job } = await family(newSite(), "hears");
-    worker.signal("SIGTERM");
+    worker.signal("SIGHUP");
     await worker.ended();
     expect(members.filter(isRunning)).toEqual([]);
-    await expectGone("SIGTERM to the worker", members);
+    await expectGone("SIGHUP to the worker", members);
     expect(worker.exitCode).toBe(0);
     expect(await resultsOf(job)).toEqual([]);
   });

@@ -5,41 +5,45 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { defineTask } from "../../src/entries/client.js";
 import { openShop, type Shop } from "../client/shop.js";
-import { atEnd } from "../support/at-end.js";
-import { LABORO, Launched } from "../support/launched.js";
+import type { Launched } from "../support/launched.js";
+import { childrenOf, isRunning } from "../support/process-table.js";
 import { until } from "../support/wait.js";
+import { launchWorker } from "./launch.js";
 
 const MODULE = fileURLToPath(new URL("./tasks.mjs", import.meta.url));
 const double = defineTask<number, { doubled: number }>("double");
 const block = defineTask<{ ms: number; marker?: string }, string>("block");
-const eat = defineTask<null, never>("eat");
+const pid = defineTask<null, number>("pid");
 const flood = defineTask<string, never>("flood");
 
-function launch({ dir, broker }: Shop, ...options: string[]): Launched {
-  const file = join(dir, "join");
-  writeFileSync(file, broker.url.replace("://", `://${broker.token}@`), { mode: 0o600 });
-  const args = [LABORO, "worker", "--join", `@${file}`, "--dir", join(dir, "worker"), "--name", "w", ...options];
-  const worker = new Launched("worker", args, { env: { PATH: process.env.PATH, HOME: dir } });
-  atEnd(async () => {
-    worker.signal("SIGKILL");
-    await worker.ended();
-  });
-  return worker;
-}
+const launch = (shop: Shop, ...options: string[]): Launched => launchWorker(shop, "w", ...options);
 
 describe("laboro worker --handlers", () => {
   it("runs the handlers of a module in threads, says which, and lets them end at SIGTERM", async () => {
     const shop = await openShop();
-    const worker = launch(shop, "--handlers", MODULE, "--slots", "2", "--thread-memory", "32M");
+    const worker = launch(shop, "--handlers", MODULE, "--slots", "2");
     await worker.says("handles block, crash, sum");
     expect(await (await shop.client.add(double, 21)).result()).toMatchObject({ doubled: 42 });
-    await expect((await shop.client.add(eat, null)).result()).rejects.toMatchObject({ message: /more than 32 MiB/ });
     const last = await shop.client.add(block, { ms: 500 });
     await until("it runs", async () => (await last.explain(0)).startsWith("it runs"));
     worker.signal("SIGTERM");
     expect(await last.result()).toBe("unblocked");
     await worker.ended();
     expect([worker.exitCode, worker.said]).toEqual([0, expect.stringContaining("w has stopped")]);
+  });
+
+  it("runs them in processes with --handler-memory, and leaves none when it is killed, busy or not", async () => {
+    const shop = await openShop();
+    const worker = launch(shop, "--handlers", MODULE, "--slots", "2", "--handler-memory", "64M");
+    await worker.says("handles ");
+    const busy = await shop.client.add(block, { ms: 600_000 });
+    await until("it runs", async () => (await busy.explain(0)).startsWith("it runs"));
+    const idle = await (await shop.client.add(pid, null)).result();
+    const processes = childrenOf(worker.pid).filter(({ command }) => command.includes("handler-thread"));
+    expect(processes.map((one) => one.pid)).toContain(idle);
+    expect(processes).toHaveLength(2);
+    await worker.end("SIGKILL");
+    await until("they have ended", () => !processes.some((one) => isRunning(one.pid)));
   });
 
   it("ends with an error that names the module where that cannot be loaded", async () => {
@@ -57,14 +61,15 @@ describe("laboro worker --handlers", () => {
   });
 
   it.each([
-    ["blocks", block, { ms: 600_000 }],
-    ["writes lines without end", flood, "log"],
-    ["reports progress without end", flood, "progress"],
-  ] as const)("keeps its heartbeat while a handler %s, and ends it past its time limit", async (_what, task, input) => {
+    ["blocks", [], block, { ms: 600_000 }],
+    ["writes lines without end", [], flood, "log"],
+    ["in a process writes lines without end", ["--handler-memory", "64M"], flood, "log"],
+    ["reports progress without end", [], flood, "progress"],
+  ] as const)("keeps its heartbeat while one %s, and ends it past its time limit", async (_what, how, task, input) => {
     const shop = await openShop({ heartbeatMs: 500 });
     const kinds: string[] = [];
     shop.broker.core.events.onAdded(({ kind }) => kinds.push(kind));
-    const worker = launch(shop, "--handlers", MODULE, "--slots", "2", "--cancel-grace", "100ms");
+    const worker = launch(shop, "--handlers", MODULE, "--slots", "2", "--cancel-grace", "100ms", ...how);
     await worker.says("handles ");
     // Longer than the three heartbeats after which a silent worker is disconnected.
     const job = await shop.client.add(task as typeof flood, input as string, { timeLimitMs: 3_000 });

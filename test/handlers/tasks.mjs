@@ -3,7 +3,10 @@ import { writeFileSync } from "node:fs";
 import { threadId } from "node:worker_threads";
 import { bytes, defineTask, NoRetry } from "../../dist/entries/task.js";
 
-export const double = defineTask("double").handler((input) => ({ doubled: input * 2, threadId }));
+export const double = defineTask("double").handler((input) => ({
+  doubled: input * 2,
+  at: `${process.pid}.${threadId}`,
+}));
 export const block = defineTask("block").handler(({ ms, marker }) => {
   if (marker !== undefined) writeFileSync(marker, "begun", { flag: "a" });
   const end = performance.now() + ms;
@@ -13,10 +16,18 @@ export const block = defineTask("block").handler(({ ms, marker }) => {
 export const untilAborted = defineTask("untilAborted").handler(
   (_input, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve("aborted"))),
 );
-export const eat = defineTask("eat").handler(() => {
-  const eaten = [];
-  for (;;) eaten.push(new Array(100_000).fill(eaten.length).map(String));
+export const eat = defineTask("eat").handler((what) => {
+  const numbers = [];
+  const set = new Set();
+  const object = {};
+  if (what === "one large array") return new Array(5e7).fill(0).length;
+  for (let i = 0; ; i++) {
+    if (what === "numbers") numbers.push(i);
+    else if (what === "a set") set.add(i);
+    else object[`member ${i}`] = i;
+  }
 });
+export const pid = defineTask("pid").handler(() => process.pid);
 export const crash = defineTask("crash").handler(
   () => new Promise(() => setImmediate(() => Promise.reject(new TypeError("nobody catches this")))),
 );

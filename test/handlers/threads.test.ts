@@ -1,17 +1,20 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { describe, expect, it } from "vitest";
 import { bytes, defineTask, type TaskFailed } from "../../src/entries/client.js";
 import type { ThreadOptions, Worker, WorkerOptions } from "../../src/entries/worker.js";
 import { ownBytes } from "../../src/worker/threads/index.js";
 import { openShop, resultsOf, type Shop } from "../client/shop.js";
+import { isRunning } from "../support/process-table.js";
 import { until } from "../support/wait.js";
 
 const MODULE = new URL("./tasks.mjs", import.meta.url);
-const double = defineTask<number, { doubled: number; threadId: number }>("double");
+const double = defineTask<number, { doubled: number; at: string }>("double");
 const block = defineTask<{ ms: number; marker?: string }, string>("block");
 const untilAborted = defineTask<null, string>("untilAborted");
-const eat = defineTask<null, never>("eat");
+const eat = defineTask<string, never>("eat");
+const pid = defineTask<null, number>("pid");
 const crash = defineTask<null, never>("crash");
 const exit = defineTask<null, never>("exit");
 const fail = defineTask<null, never>("fail");
@@ -29,18 +32,26 @@ async function threads(
   return { ...shop, started };
 }
 
-describe("handlers in threads", () => {
-  it("run the module's handlers, as many at a time as there are slots, each in a thread of its own", async () => {
-    const { client, started } = await threads({ slots: 2 });
+describe.each([
+  ["threads", {}],
+  ["processes", { memoryMb: 128 }],
+])("handlers in %s", (where, more) => {
+  const open = (options: Partial<WorkerOptions> = {}): ReturnType<typeof threads> => threads(options, more);
+
+  it("run the module's handlers, as many at a time as there are slots, each in one of its own", async () => {
+    const { client, started } = await open({ slots: 2 });
     expect(started.joined).toBe(true);
     const job = await client.addMany(double, [1, 2, 3, 4]);
     const results = await resultsOf(await ended(job));
     expect(results.map(({ value }) => value?.doubled)).toEqual([2, 4, 6, 8]);
-    expect(new Set(results.map(({ value }) => value?.threadId)).size).toBeLessThanOrEqual(2);
+    expect(new Set(results.map(({ value }) => value?.at)).size).toBeLessThanOrEqual(2);
+    expect(results.every(({ value }) => (value?.at.split(".")[0] === `${process.pid}`) === (where === "threads"))).toBe(
+      true,
+    );
   });
 
   it("keep the worker connected while one blocks for many heartbeats, and it runs once", async () => {
-    const { client, dir, broker } = await threads();
+    const { client, dir, broker } = await open();
     const marker = join(dir, "marker");
     const lost: string[] = [];
     broker.core.events.onAdded(({ kind }) => lost.push(kind));
@@ -51,14 +62,14 @@ describe("handlers in threads", () => {
   });
 
   it("end one that never ends with its thread, past the time limit and the grace; its slot is free", async () => {
-    const { client } = await threads({ slots: 1 });
+    const { client } = await open({ slots: 1 });
     const job = await client.add(block, { ms: 600_000 }, { timeLimitMs: 50 });
     await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message: /did not end within 100/ });
     expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
   });
 
   it("abort the signal of one that is cancelled", async () => {
-    const { client } = await threads();
+    const { client } = await open();
     const job = await client.add(untilAborted, null);
     await until("it runs", async () => (await job.explain(0)).startsWith("it runs"));
     await job.cancel();
@@ -67,11 +78,10 @@ describe("handlers in threads", () => {
   });
 
   it.each([
-    ["needs more memory than its limit", eat, /more than 32 MiB/],
     ["throws where nobody catches it", crash, /nobody catches this/],
-    ["ends its thread", exit, /exit code 7/],
+    ["ends its thread or process", exit, /exit code 7/],
   ])("fail alone where one %s", async (_what, task, message) => {
-    const { client } = await threads({ slots: 2 }, { memoryMb: 32 });
+    const { client } = await open({ slots: 2 });
     const beside = await client.add(block, { ms: 300 });
     const job = await client.add(task, null);
     await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message });
@@ -80,7 +90,7 @@ describe("handlers in threads", () => {
   });
 
   it("keep name, message, stack, code and cause of an error, and are not tried again after NoRetry", async () => {
-    const { client } = await threads();
+    const { client } = await open();
     const job = await client.add(fail, null, { retries: 5 });
     const error: TaskFailed = await job.result().catch((thrown) => thrown);
     expect(error).toMatchObject({ name: "LaboroError", code: "LABORO_TASK_FAILED", message: "not again", index: 0 });
@@ -92,7 +102,7 @@ describe("handlers in threads", () => {
   });
 
   it("know their task, report progress and write to its output", async () => {
-    const { client } = await threads();
+    const { client } = await open();
     const before = await client.add(double, 1);
     const events = client.events();
     const first = events.next();
@@ -115,21 +125,15 @@ describe("handlers in threads", () => {
     );
   });
 
-  it("are sent the bytes of a call alone, not the frame that they came in", () => {
-    const frame = Buffer.alloc(1_000_000);
-    expect(ownBytes(frame.subarray(10, 20)).buffer.byteLength).toBe(10);
-    expect(ownBytes(frame)).toBe(frame);
-  });
-
   it("take and return bytes", async () => {
-    const { client } = await threads();
+    const { client } = await open();
     const result = await (await client.add(invert, Buffer.from([0, 1, 255]))).result();
     expect(Buffer.isBuffer(result) && [...result]).toEqual([255, 254, 0]);
     expect([...(await client.call(invert, Buffer.from([7])))]).toEqual([248]);
   });
 
   it("read the results of the jobs that theirs came after", async () => {
-    const { client } = await threads();
+    const { client } = await open();
     const parts = await client.addMany(
       double,
       Array.from({ length: 300 }, (_, i) => i),
@@ -137,16 +141,59 @@ describe("handlers in threads", () => {
     const job = await client.add(sum, null, { after: parts });
     expect(await job.result()).toBe(299 * 300);
   });
+});
 
-  it("are refused where the module cannot be loaded or exports none", async () => {
-    const { worker } = await openShop();
+describe("a module with handlers", () => {
+  it("is sent the bytes of a call alone, not the frame that it came in", () => {
+    const frame = Buffer.alloc(1_000_000);
+    expect(ownBytes(frame.subarray(10, 20)).buffer.byteLength).toBe(10);
+    expect(ownBytes(frame)).toBe(frame);
+  });
+
+  it("is refused where it cannot be loaded or exports none", async () => {
+    const { worker, dir } = await openShop();
     const started = worker();
     await expect(started.handle(new URL("./missing.mjs", import.meta.url))).rejects.toThrow(/missing/);
     await expect(started.handle(new URL("data:text/javascript,export const a = 1"))).rejects.toThrow(/no handler/);
+    const typescript = join(dir, "handlers.ts");
+    writeFileSync(typescript, "export const a: number = 1;");
+    await expect(started.handle(pathToFileURL(typescript))).rejects.toThrow(/is TypeScript.* compile it first/);
     for (const memoryMb of [0, 1.5, Number.NaN])
       await expect(started.handle(MODULE, { memoryMb })).rejects.toMatchObject({
         ...{ code: "LABORO_BAD_INPUT", message: expect.stringMatching(/^memoryMb: /) },
       });
+  });
+
+  it.each([{}, { memoryMb: 128 }])("is refused where it does not load in time: %j", async (more) => {
+    const { worker } = await openShop();
+    const endless = new URL("data:text/javascript,setInterval(() => {}, 1000); await new Promise(() => {})");
+    await expect(worker().handle(endless, { loadTimeoutMs: 200, ...more })).rejects.toMatchObject({
+      ...{ code: "LABORO_DEADLINE", message: expect.stringMatching(/has not loaded within 200 ms/) },
+    });
+  });
+});
+
+describe("a handler with a memory limit", () => {
+  it.each(["numbers", "a set", "an object", "one large array"])(
+    "that fills its memory with %s fails alone, with the reason",
+    async (what) => {
+      const { client } = await threads({ slots: 2 }, { memoryMb: 128 });
+      const beside = await client.add(block, { ms: 1_000 });
+      const job = await client.add(eat, what);
+      await expect(job.result()).rejects.toMatchObject({
+        ...{ code: "LABORO_TASK_FAILED", message: "the handler needs more than 128 MiB of memory" },
+      });
+      expect(await beside.result()).toBe("unblocked");
+      expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
+    },
+  );
+
+  it("leaves no process when its worker stops", async () => {
+    const { client, started } = await threads({ slots: 1 }, { memoryMb: 128 });
+    const id = await (await client.add(pid, null)).result();
+    expect(isRunning(id)).toBe(true);
+    await started.stop();
+    expect(isRunning(id)).toBe(false);
   });
 });
 

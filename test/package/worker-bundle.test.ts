@@ -52,11 +52,19 @@ describe("the worker bundle", () => {
     expect([bad.exitCode, bad.said]).toEqual([2, expect.stringContaining("LABORO_BAD_INPUT")]);
   });
 
-  it("runs commands and handlers of a broker", async () => {
+  it.each([[], ["--handler-memory", "64M"]])("runs commands and handlers of a broker %s %s", async (...options) => {
     const { broker, client, dir: shopDir } = await openShop();
     const join_ = join(shopDir, "join");
     writeFileSync(join_, broker.url.replace("://", `://${broker.token}@`), { mode: 0o600 });
-    const { dir, worker } = launchCopy(["--join", `@${join_}`, "--name", "w", "--handlers", "DIR/home/tasks.mjs"]);
+    const { dir, worker } = launchCopy([
+      "--join",
+      `@${join_}`,
+      "--name",
+      "w",
+      "--handlers",
+      "DIR/home/tasks.mjs",
+      ...options,
+    ]);
     const job = await client.submit({ recipe: sh('echo "$HOME"') });
     expect((await job.result()).toString()).toBe(`${join(dir, "home")}\n`);
     const triple = defineTask<number, { tripled: number }>("triple");

@@ -25,6 +25,11 @@ export function isRunning(pid: number): boolean {
   return row !== undefined && row.state !== "Z" && row.state !== "X";
 }
 
+export function childrenOf(parent: number): ProcessRow[] {
+  const rows = fs.readdirSync("/proc").map((name) => (/^\d+$/.test(name) ? processRow(Number(name)) : undefined));
+  return rows.filter((row) => row !== undefined).filter((row) => row.parent === parent);
+}
+
 /** Running processes whose environment had this text when they were started. */
 export function processesWith(environment: string): ProcessRow[] {
   const found: ProcessRow[] = [];

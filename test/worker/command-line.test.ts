@@ -1,5 +1,6 @@
-import { writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { resultsOf } from "../support/batch.js";
 import { freePort } from "../support/free-port.js";
 import { LABORO, type Launched } from "../support/launched.js";
 import { type Site, sites } from "../support/site.js";
@@ -40,6 +41,32 @@ describe("laboro worker", () => {
       said: expect.stringContaining("w has stopped: SIGTERM came"),
     });
     expect(worker.said).not.toContain(site.token);
+  });
+
+  it("lets commands end after SIGTERM, and returns those that are killed with it or run past --stop-grace", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const client = await site.client();
+    const worker = launch(site, "--join", joinFile(site), "--slots", "3", "--stop-grace", "2s");
+    const go = site.path("go");
+    const script = `[ $LABORO_ATTEMPT = 2 ] && exit; echo $$ > ${go}.$LABORO_TASK
+      [ $LABORO_TASK = 1 ] || sleep 60; while [ ! -e ${go} ]; do sleep 0.02; done`;
+    const job = await client.submit({
+      ...{ recipe: { kind: "command", argv: ["/bin/sh", "-c", script] }, count: 3, crashLimit: 1 },
+    });
+    const pids = await until("all run", () => {
+      const files = [1, 2, 3].map((task) => `${go}.${task}`);
+      return files.every((file) => existsSync(file)) && files.map((file) => Number(readFileSync(file, "utf8")));
+    });
+    worker.signal("SIGTERM");
+    await until("it stops", async () => (await client.workers())[0]?.draining);
+    process.kill(pids[1] ?? 0, "SIGTERM");
+    writeFileSync(go, "");
+    expect(await endOf(worker)).toMatchObject({ code: 0 });
+    launch(site, "--join", joinFile(site));
+    expect(await job.wait()).toBe("succeeded");
+    const attempts = (await resultsOf(job)).map(({ attempt }) => attempt);
+    expect(attempts).toEqual([1, 2, 2]);
   });
 
   it("waits for a broker that is not there yet, and says so once", async () => {

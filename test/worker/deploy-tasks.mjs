@@ -3,8 +3,8 @@ import { appendFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { defineTask } from "../../dist/entries/task.js";
 
-export const mail = defineTask("mail").handler(async ({ to, calls }) => {
+export const mail = defineTask("mail").handler(async ({ to, calls, ms }, { signal }) => {
   appendFileSync(calls, `${to}\n`);
-  await pause(1 + (to % 7));
+  await pause(ms, undefined, { signal });
   return `sent to ${to}`;
 });

@@ -2,10 +2,12 @@
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { defineTask } from "../../src/entries/client.js";
 import type { Worker } from "../../src/entries/worker.js";
-import { openShop, resultsOf } from "../client/shop.js";
+import { openShop, resultsOf, type Shop } from "../client/shop.js";
+import { launchWorker } from "../handlers/launch.js";
 import { scaled } from "../support/scale.js";
 
 /** With LABORO_TEST_SCALE=20 these are 20,000, and a worker is replaced every second. */
@@ -14,38 +16,59 @@ const REPLACE_MS = scaled(50);
 /** It ends when the work is done, however slow the machine. */
 const TIMEOUT_MS = 60_000 + scaled(60_000);
 
-const mail = defineTask<{ to: number; calls: string }, string>("mail");
+const mail = defineTask<{ to: number; calls: string; ms: number }, string>("mail");
 const MODULE = new URL("./deploy-tasks.mjs", import.meta.url);
+
+interface Replaceable {
+  stop(): Promise<void>;
+}
+
+const inThisProcess =
+  (handle: (worker: Worker) => unknown) =>
+  async ({ worker }: Shop): Promise<Replaceable> => {
+    const started = worker({ slots: 4 });
+    await handle(started);
+    await started.ready();
+    return started;
+  };
+
+let launched = 0;
+
+async function launch(shop: Shop): Promise<Replaceable> {
+  const worker = launchWorker(shop, `w${++launched}`, "--handlers", fileURLToPath(MODULE), "--slots", "4");
+  await worker.says("has joined");
+  return { stop: () => worker.end("SIGTERM") };
+}
 
 it.each([
   [
     "functions of their process",
-    async (worker: Worker) =>
-      worker.handle(mail, async ({ to, calls }) => {
+    1,
+    TASKS,
+    inThisProcess((worker) =>
+      worker.handle(mail, async ({ to, calls, ms }, { signal }) => {
         appendFileSync(calls, `${to}\n`);
-        await pause(1 + (to % 7));
+        await pause(ms, undefined, { signal });
         return `sent to ${to}`;
       }),
+    ),
   ],
-  ["threads", async (worker: Worker) => void (await worker.handle(MODULE))],
+  ["threads", 1, TASKS, inThisProcess((worker) => worker.handle(MODULE))],
+  ["laboro worker and SIGTERM", 20, TASKS / 2, launch],
 ])(
   "workers with %s that are replaced one after another call each handler once, and every result is kept",
-  async (_how, handle) => {
-    const { client, dir, worker } = await openShop();
+  async (_how, unitMs, tasks, startIn) => {
+    const shop = await openShop();
+    const { client, dir } = shop;
     const calls = join(dir, "calls");
     writeFileSync(calls, "");
-    const start = async (): Promise<Worker> => {
-      const started = worker({ slots: 4 });
-      await handle(started);
-      await started.ready();
-      return started;
-    };
+    const start = (): Promise<Replaceable> => startIn(shop);
     const workers = [await start(), await start()];
     let ended = false;
-    const half = Array.from({ length: TASKS / 2 }, (_, to) => ({ to, calls }));
+    const half = Array.from({ length: tasks / 2 }, (_, to) => ({ to, calls, ms: unitMs * (1 + (to % 7)) }));
     // One job with many tasks, and as many jobs of one task.
     const batch = await client.addMany(mail, half);
-    const singles = half.map(({ to }) => client.add(mail, { to: to + TASKS / 2, calls }, { timeoutMs: 120_000 }));
+    const singles = half.map((one) => client.add(mail, { ...one, to: one.to + tasks / 2 }, { timeoutMs: 120_000 }));
     const results = Promise.all(singles.map(async (job) => (await job).result()));
     const end = Promise.all([batch.wait(), results]).finally(() => (ended = true));
     let replaced = 0;
@@ -60,7 +83,7 @@ it.each([
     const kept = (await resultsOf(batch)).map(({ value }) => value);
     const lost = [...kept, ...values].filter((value, to) => value !== `sent to ${to}`);
     expect({ state, calls: called.length, different: new Set(called).size, lost }).toEqual({
-      ...{ state: "succeeded", calls: TASKS, different: TASKS, lost: [] },
+      ...{ state: "succeeded", calls: tasks, different: tasks, lost: [] },
     });
     expect(replaced).toBeGreaterThan(1);
   },

@@ -50,11 +50,12 @@ interface Options {
   readonly lifetime?: number;
   readonly idleTimeout?: number;
   readonly cancelGrace?: number;
+  readonly stopGrace?: number;
   readonly offlineTimeout?: number;
   readonly missingDir?: string;
   readonly tunnels?: string;
   readonly handlers: readonly string[];
-  readonly threadMemory?: number;
+  readonly handlerMemory?: number;
   readonly service: readonly string[];
   readonly serviceMode: ServiceMode;
   readonly fuq?: string;
@@ -106,11 +107,22 @@ export function worker(): Command {
       "time between SIGTERM and SIGKILL for a cancelled task (default: 5s)",
       parseDuration,
     )
+    .option(
+      "--stop-grace <duration>",
+      "time for running tasks to end after SIGTERM (default: 25s) or Ctrl-C (default: no limit); what still runs then " +
+        "is stopped and returned. A second signal ends the worker at once",
+      parseDuration,
+    )
     .option("--offline-timeout <duration>", "stop when no broker has answered for this long", parseDuration)
     .option("--missing-dir <dir>", "where a task runs whose directory does not exist here (default: it fails)")
     .addOption(new Option("--tunnels <dir>", "reach brokers through the Unix sockets in this directory").hideHelp())
     .option("--handlers <file>", "a module with task handlers, which run in threads; may be repeated", collect, [])
-    .option("--thread-memory <size>", "heap of each handler thread, such as 512M", parseSize)
+    .option(
+      "--handler-memory <size>",
+      "run handlers in processes instead of threads, each with so much heap, such as 512M: one that needs more fails its " +
+        "task alone",
+      parseSize,
+    )
     .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
     .addOption(
       new Option(
@@ -218,16 +230,17 @@ async function run(options: Options): Promise<void> {
     },
     onStopped: (why) => exitWith(reasonText(why, options), 0),
   });
-  // Ctrl-C lets tasks end. SIGTERM (the machine shuts down) and SIGHUP (the terminal is closed) stop and return them.
+  // What runs may end by itself: after SIGTERM as long as service managers wait, after Ctrl-C without limit. SIGHUP stops it.
   onStopSignal((signal) => {
-    const how = signal === "SIGINT" ? { graceMs: Number.POSITIVE_INFINITY } : { finish: false };
+    const { stopGrace = signal === "SIGINT" ? Number.POSITIVE_INFINITY : STOP_GRACE_MS } = options;
+    const how = signal === "SIGHUP" || stopGrace === 0 ? { finish: false } : { graceMs: stopGrace };
     void started.stop(how).then(() => exitWith(`${signal} came`, 0));
   });
   await loadHandlers(started, options);
 }
 
-async function loadHandlers(started: Worker, { handlers, threadMemory }: Options): Promise<void> {
-  const memory = threadMemory === undefined ? {} : { memoryMb: Math.max(1, Math.round(threadMemory / MEBIBYTE)) };
+async function loadHandlers(started: Worker, { handlers, handlerMemory }: Options): Promise<void> {
+  const memory = handlerMemory === undefined ? {} : { memoryMb: Math.max(1, Math.round(handlerMemory / MEBIBYTE)) };
   for (const file of handlers) {
     try {
       const names = await started.handle(pathToFileURL(resolve(file)), memory);
@@ -241,6 +254,9 @@ async function loadHandlers(started: Worker, { handlers, threadMemory }: Options
 
 const MEBIBYTE = 1024 * 1024;
 
+/** Service managers, Kubernetes and Slurm kill what has not ended after 30 s. */
+const STOP_GRACE_MS = 25_000;
+
 /** Options that a foreman of fuq does not support. */
 const NON_FUQ_OPTIONS = [
   "join",
@@ -251,6 +267,7 @@ const NON_FUQ_OPTIONS = [
   "maxLoad",
   "lifetime",
   "idleTimeout",
+  "stopGrace",
   "offlineTimeout",
   "missingDir",
 ] as const;

@@ -1,37 +1,69 @@
-/** Runs in a thread: loads a module with handlers, and calls them one at a time. */
+/** Runs in a thread or in a process: loads a module with handlers, and calls them one at a time. */
+import { writeSync } from "node:fs";
+import { serialize } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { MAX_TIMER_MS } from "../../base/clock.js";
 import { badInput } from "../../base/errors.js";
-import { errorFrom } from "../../model/handler-errors.js";
+import { describeError, errorFrom } from "../../model/handler-errors.js";
 import { type CallPort, isTaskHandler, type ResultsPage, ServiceCall, Services, typedService } from "../services.js";
-import { type FromThread, MAX_UNREAD, ownBytes, type ThreadData, type ToThread } from "./index.js";
+import { HANDLER_PROCESS, MAX_UNREAD, MESSAGES_FD, type ThreadData } from "./hosts.js";
+import { type FromThread, ownBytes, type ToThread } from "./index.js";
 
-const { module, unread } = workerData as ThreadData;
-const unreadCount = new Int32Array(unread);
 const services = new Services();
 const queries = new Map<number, (page: Extract<ToThread, { type: "page" }>["page"]) => void>();
 let lastQuery = 0;
 let current: { readonly id: number; readonly call: ServiceCall } | undefined;
 
-const send = (message: FromThread): void => parentPort?.postMessage(message);
+interface Host {
+  readonly module: string;
+  send(message: FromThread): void;
+  onMessage(receive: (message: ToThread) => void): void;
+}
 
-/** Blocks the thread, and not the worker, where the worker cannot follow. */
-function sendInTurn(message: FromThread): void {
-  let count = Atomics.add(unreadCount, 0, 1) + 1;
-  send(message);
-  while (count >= MAX_UNREAD) {
-    Atomics.wait(unreadCount, 0, count);
-    count = Atomics.load(unreadCount, 0);
-  }
+const host = process.argv[2] === HANDLER_PROCESS ? processHost(process.argv[3] ?? "") : threadHost();
+const { send } = host;
+
+function threadHost(): Host {
+  const { module, unread } = workerData as ThreadData;
+  const unreadCount = new Int32Array(unread);
+  return {
+    module,
+    send: (message) => {
+      parentPort?.postMessage(message);
+      if (message.type !== "log" && message.type !== "progress") return;
+      // Blocks the thread, and not the worker, where the worker cannot follow.
+      let count = Atomics.add(unreadCount, 0, 1) + 1;
+      while (count >= MAX_UNREAD) {
+        Atomics.wait(unreadCount, 0, count);
+        count = Atomics.load(unreadCount, 0);
+      }
+    },
+    onMessage: (receive) => parentPort?.on("message", receive),
+  };
+}
+
+function processHost(module: string): Host {
+  const send = (message: FromThread): void => {
+    const body = serialize(message);
+    const head = Buffer.alloc(4);
+    head.writeUInt32BE(body.length);
+    let rest = Buffer.concat([head, body]);
+    while (rest.length > 0) rest = rest.subarray(writeSync(MESSAGES_FD, rest));
+  };
+  process.on("disconnect", () => process.exit(0));
+  // The worker decides: a service manager signals all processes.
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
+  process.on("uncaughtExceptionMonitor", (cause) => send({ type: "crash", error: describeError(cause) }));
+  return { module, send, onMessage: (receive) => process.on("message", receive) };
 }
 
 /** All that the module exports, and the members of a list that it exports. */
 async function load(): Promise<void> {
-  const exported: unknown[] = Object.values((await import(module)) as object).flat();
+  const exported: unknown[] = Object.values((await import(host.module)) as object).flat();
   for (const handler of exported.filter(isTaskHandler)) services.set(handler.task.name, typedService(handler));
   if (services.names.length === 0)
-    throw badInput(`${module} exports no handler: export const resize = task.handler(async (input) => …)`);
-  parentPort?.on("message", (message: ToThread) => receive(message));
+    throw badInput(`${host.module} exports no handler: export const resize = task.handler(async (input) => …)`);
+  host.onMessage(receive);
   send({ type: "ready", services: services.names });
 }
 
@@ -55,8 +87,8 @@ function receive(message: ToThread): void {
 
 function start({ id, service, body, info }: Extract<ToThread, { type: "call" }>): void {
   const port: CallPort = {
-    progress: (value) => sendInTurn({ type: "progress", id, value }),
-    log: (line) => sendInTurn({ type: "log", id, line }),
+    progress: (value) => send({ type: "progress", id, value }),
+    log: (line) => send({ type: "log", id, line }),
     results: (job, from, limit) => {
       const query = ++lastQuery;
       return new Promise<ResultsPage>((resolve, reject) => {

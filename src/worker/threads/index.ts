@@ -1,27 +1,17 @@
 /**
- * A module with handlers, in threads. A thread does one call at a time. A handler that is busy stops no heartbeat, one that never ends is
- * ended with its thread, and a thread that crashes fails its own call alone; the next call gets another thread.
+ * A module with handlers, in threads; with a memory limit in processes, because V8 ends a whole process whose heap is full. Each does one
+ * call at a time. A handler that is busy stops no heartbeat, one that never ends is ended with its thread, and a crash fails its own call
+ * alone; the next call gets another thread.
  */
 
-import { existsSync } from "node:fs";
-import { Worker } from "node:worker_threads";
-import { LaboroError } from "../../base/errors.js";
-import { isWorkerBundle, packageRoot } from "../../base/package.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { describeError, type ErrorDetails, errorFrom } from "../../model/handler-errors.js";
+import type { Guardian } from "../processes/index.js";
 import { ObjectPool } from "../programs/object-pool.js";
 import type { Answer, CallHandler, CallInfo, ResultsPage, ServiceCall } from "../services.js";
+import { type Host, startProcess, startThread } from "./hosts.js";
 
 // What a worker and its handler threads send each other. A thread has one call at a time.
-
-export interface ThreadData {
-  /** The URL of the module with the handlers. */
-  readonly module: string;
-  /** One Int32: how many lines and progress values of the thread the worker has not read yet. */
-  readonly unread: SharedArrayBuffer;
-}
-
-/** With so many, a thread waits until the worker has read half of them. Without that, a handler that writes without end would stop the heartbeat. */
-export const MAX_UNREAD = 512;
 
 export type ToThread =
   | {
@@ -41,6 +31,8 @@ export type FromThread =
   | { readonly type: "reply"; readonly id: number; readonly body: Uint8Array; readonly error?: ErrorDetails }
   | { readonly type: "progress"; readonly id: number; readonly value: string }
   | { readonly type: "log"; readonly id: number; readonly line: string }
+  /** Of a process: nobody catches what was thrown. The error of a thread comes with its end. */
+  | { readonly type: "crash"; readonly error: ErrorDetails }
   | {
       readonly type: "results";
       readonly id: number;
@@ -50,6 +42,12 @@ export type FromThread =
       readonly limit?: 1 | undefined;
     };
 
+/** What a thread or process reports to its `HandlerThread`. */
+export interface HostEvents {
+  readonly onMessage: (message: FromThread) => void;
+  readonly onExit: (why: Error) => void;
+}
+
 /** Bytes in a buffer of their own. A message copies the whole buffer behind a view: a frame with a hundred bodies, for example. */
 export const ownBytes = (bytes: Uint8Array): Uint8Array =>
   bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
@@ -58,9 +56,16 @@ export const ownBytes = (bytes: Uint8Array): Uint8Array =>
 export interface ThreadOptions {
   /** How many threads, so how many calls at a time; as many as the worker has slots if absent. */
   readonly threads?: number;
-  /** The heap of each thread, in MiB. A handler that needs more fails. Buffers are not counted. */
+  /**
+   * Processes instead of threads, each with a heap of so many MiB. A handler that needs more fails its task alone. Buffers are not
+   * counted.
+   */
   readonly memoryMb?: number;
+  /** How long the module may take to load; 30 s if absent. */
+  readonly loadTimeoutMs?: number;
 }
+
+const LOAD_TIMEOUT_MS = 30_000;
 
 interface RunningCall {
   readonly id: number;
@@ -69,49 +74,36 @@ interface RunningCall {
   readonly fail: (cause: Error) => void;
 }
 
-/** Beside this module, or the compiled one where this is the bundle or the source: the bundle cannot import modules. */
-function threadFile(): URL {
-  // Its file is the thread's, too.
-  if (isWorkerBundle) return new URL(import.meta.url);
-  const beside = new URL("handler-thread.js", import.meta.url);
-  return existsSync(beside) ? beside : new URL("dist/worker/threads/handler-thread.js", packageRoot());
-}
-
 class HandlerThread {
-  readonly #worker: Worker;
-  readonly #memoryMb: number | undefined;
+  readonly #host: Host;
   readonly #onGone: () => void;
-  readonly #unread = new Int32Array(new SharedArrayBuffer(4));
+  readonly #whenGone: (() => void)[] = [];
   readonly services: Promise<readonly string[]>;
   #running: RunningCall | undefined;
   #lastId = 0;
-  #error: Error | undefined;
   #gone = false;
 
-  constructor(module: URL, memoryMb: number | undefined, onGone: () => void) {
-    this.#memoryMb = memoryMb;
+  constructor(start: (events: HostEvents) => Host, onGone: () => void) {
     this.#onGone = onGone;
-    const workerData: ThreadData = { module: module.href, unread: this.#unread.buffer };
-    this.#worker = new Worker(threadFile(), {
-      workerData,
-      ...(memoryMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: memoryMb } }),
-    });
+    let loaded: (services: readonly string[]) => void = () => {};
+    let failed: (why: Error) => void = () => {};
     this.services = new Promise((resolve, reject) => {
-      this.#worker.on("message", (message: FromThread) => {
-        if (message.type === "ready") resolve(message.services);
-        else this.#receive(message);
-      });
-      this.#worker.on("error", (error) => (this.#error = error));
-      this.#worker.on("exit", (code) => {
-        const why = this.#whyGone(code);
-        reject(why);
-        this.#end(why);
-      });
+      loaded = resolve;
+      failed = reject;
     });
     // Where it matters, whoever waits for it handles it.
     this.services.catch(() => {});
-    // A worker that is waiting for work is kept alive by its link.
-    this.#worker.unref();
+    this.#host = start({
+      onMessage: (message) => {
+        if (message.type === "ready") loaded(message.services);
+        else if (message.type !== "crash") this.#receive(message);
+      },
+      onExit: (why) => {
+        failed(why);
+        this.#end(why);
+        for (const resolve of this.#whenGone.splice(0)) resolve();
+      },
+    });
   }
 
   get usable(): boolean {
@@ -134,20 +126,17 @@ class HandlerThread {
   close(): Promise<void> {
     return new Promise((resolve) => {
       if (this.#gone) return resolve();
-      this.#worker.once("exit", () => resolve());
+      this.#whenGone.push(resolve);
       this.#send({ type: "close" });
     });
   }
 
   terminate(): void {
     this.#end(new Error("the handler was ended with its thread"));
-    void this.#worker.terminate();
+    this.#host.kill();
   }
 
-  #receive(message: Exclude<FromThread, { type: "ready" }>): void {
-    if (message.type === "log" || message.type === "progress") {
-      if (Atomics.sub(this.#unread, 0, 1) === MAX_UNREAD / 2) Atomics.notify(this.#unread, 0);
-    }
+  #receive(message: Exclude<FromThread, { type: "ready" | "crash" }>): void {
     const running = this.#running;
     if (running === undefined || running.id !== message.id) return;
     const { port } = running.call;
@@ -173,13 +162,6 @@ class HandlerThread {
     }
   }
 
-  #whyGone(code: number): Error {
-    const error = this.#error as NodeJS.ErrnoException | undefined;
-    if (error?.code === "ERR_WORKER_OUT_OF_MEMORY")
-      return new LaboroError("LABORO_SERVICE_FAILED", `the handler needs more than ${this.#memoryMb} MiB of memory`);
-    return error ?? new Error(`the handler ended its thread with exit code ${code}`);
-  }
-
   #end(why: Error): void {
     if (this.#gone) return;
     this.#gone = true;
@@ -189,7 +171,7 @@ class HandlerThread {
   }
 
   #send(message: ToThread): void {
-    if (!this.#gone) this.#worker.postMessage(message);
+    if (!this.#gone) this.#host.send(message);
   }
 }
 
@@ -201,11 +183,16 @@ export interface HandlerModule {
 }
 
 /** Loads the module in a first thread. Rejects with what the module throws. */
-export async function openModule(module: URL, options: ThreadOptions & { slots: number }): Promise<HandlerModule> {
-  const { slots, threads = slots, memoryMb } = options;
+export async function openModule(
+  module: URL,
+  options: ThreadOptions & { readonly slots: number; readonly guardian: Guardian },
+): Promise<HandlerModule> {
+  const { slots, threads = slots, memoryMb, loadTimeoutMs = LOAD_TIMEOUT_MS, guardian } = options;
   const open = new Set<HandlerThread>();
+  const start = (events: HostEvents): Host =>
+    memoryMb === undefined ? startThread(module, events) : startProcess(module, memoryMb, guardian, events);
   const pool = new ObjectPool<HandlerThread>([], threads, () => {
-    const thread: HandlerThread = new HandlerThread(module, memoryMb, () => {
+    const thread: HandlerThread = new HandlerThread(start, () => {
       open.delete(thread);
       pool.discard(thread);
     });
@@ -213,7 +200,7 @@ export async function openModule(module: URL, options: ThreadOptions & { slots: 
     return thread;
   });
   const first = await pool.acquire(new AbortController().signal);
-  const names = await first.services;
+  const names = await loaded(first, module, loadTimeoutMs);
   pool.release(first);
   const handlerOf =
     (service: string): CallHandler =>
@@ -241,4 +228,23 @@ export async function openModule(module: URL, options: ThreadOptions & { slots: 
       clearTimeout(timer);
     },
   };
+}
+
+async function loaded(thread: HandlerThread, module: URL, timeoutMs: number): Promise<readonly string[]> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const text = `${module.href} has not loaded within ${timeoutMs} ms: does it wait for something at its top level?`;
+    timer = setTimeout(() => reject(new LaboroError("LABORO_DEADLINE", text)), timeoutMs);
+  });
+  try {
+    return await Promise.race([thread.services, late]);
+  } catch (cause) {
+    thread.terminate();
+    const isTypeScript = (cause as { code?: unknown } | undefined)?.code === "ERR_UNKNOWN_FILE_EXTENSION";
+    if (isTypeScript && /\.[cm]?ts$/.test(module.pathname))
+      throw badInput(`${module.href} is TypeScript, which this Node cannot load: compile it first`, cause);
+    throw cause;
+  } finally {
+    clearTimeout(timer);
+  }
 }
