@@ -8,7 +8,7 @@ import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { isWorkerBundle, packageRoot } from "../../base/package.js";
 import { errorFrom } from "../../model/handler-errors.js";
-import { signalGroup } from "../processes/group.js";
+import { signalGroup } from "../processes/guardian.js";
 import type { Guardian } from "../processes/index.js";
 import { FRAMINGS } from "../programs/persistent-process.js";
 import type { FromThread, HostEvents, ToThread } from "./index.js";
