@@ -7,7 +7,7 @@ import { allocatorInput, allocatorName, MANAGERS } from "../../model/allocation.
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { collect, formatDuration, parseDuration, parsePositive, parseResources } from "../lib/option-parsers.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
-import { type Column, table } from "../lib/terminal/table.js";
+import { type Column, printList, table } from "../lib/terminal/table.js";
 import { detectTerminal } from "../lib/terminal/terminal.js";
 
 const ACTIONS = ["list", "add", "show", "log", "pause", "resume", "dry-run", "remove"] as const;
@@ -175,16 +175,12 @@ const COLUMNS: readonly Column[] = [
 
 async function list(client: Client, { json }: Options): Promise<void> {
   const found = await client.allocators.list();
-  if (json === true) printJson({ allocators: found });
-  else if (found.length === 0)
-    printLines("there are no allocators; laboro alloc add slurm NAME --max-workers 20 --time-limit 1h adds one");
-  else {
-    const rows = found.map(({ name, state, counts, maxWorkers, slots, timeLimitMs, status }) => [
-      ...[name, state, String(counts.queued), String(counts.running), String(maxWorkers), String(slots)],
-      ...[formatDuration(timeLimitMs), status],
-    ]);
-    printLines(...table(COLUMNS, rows, detectTerminal()));
-  }
+  const rows = found.map(({ name, state, counts, maxWorkers, slots, timeLimitMs, status }) => [
+    ...[name, state, String(counts.queued), String(counts.running), String(maxWorkers), String(slots)],
+    ...[formatDuration(timeLimitMs), status],
+  ]);
+  const none = "there are no allocators; laboro alloc add slurm NAME --max-workers 20 --time-limit 1h adds one";
+  printList({ document: { allocators: found }, json, columns: COLUMNS, rows, none });
 }
 
 const ALLOCATION_COLUMNS: readonly Column[] = [

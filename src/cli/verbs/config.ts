@@ -9,8 +9,7 @@ import { CONFIG_TYPES, configTypeOf, parseConfig, writeConfig } from "../../prot
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { collect, parseWholeNumber } from "../lib/option-parsers.js";
 import { openOutput, printJson, printLines } from "../lib/print.js";
-import { type Column, table } from "../lib/terminal/table.js";
-import { detectTerminal } from "../lib/terminal/terminal.js";
+import { type Column, printList } from "../lib/terminal/table.js";
 
 interface Options extends BrokerChoice {
   readonly at?: number;
@@ -132,20 +131,13 @@ const COLUMNS: readonly Column[] = [
 
 async function history(client: Client, { json }: Options): Promise<void> {
   const { versions } = await client.ask("configHistory", {});
-  if (json === true) {
-    printJson({ versions });
-    return;
-  }
-  if (versions.length === 0) {
-    printLines("the config is empty; laboro config set NAME=VALUE sets a value");
-    return;
-  }
   const rows = versions.map(({ version, changed, settings }, i) => [
     String(version),
     ago(changed),
     differences(versions[i + 1]?.settings ?? {}, settings).join(", "),
   ]);
-  printLines(...table(COLUMNS, rows, detectTerminal()));
+  const none = "the config is empty; laboro config set NAME=VALUE sets a value";
+  printList({ document: { versions }, json, columns: COLUMNS, rows, none });
 }
 
 /** Top-level names that were added, removed or changed. */

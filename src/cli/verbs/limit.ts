@@ -5,9 +5,8 @@ import { formatCount } from "../../base/format.js";
 import type { LimitRule, Rate } from "../../model/limit.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
-import { printJson, printLines } from "../lib/print.js";
-import { type Column, table } from "../lib/terminal/table.js";
-import { detectTerminal } from "../lib/terminal/terminal.js";
+import { printLines } from "../lib/print.js";
+import { type Column, printList } from "../lib/terminal/table.js";
 
 interface LimitOptions extends BrokerChoice {
   readonly running?: number;
@@ -88,14 +87,6 @@ const COLUMNS: readonly Column[] = [
 
 async function listLimits(options: ListOptions): Promise<void> {
   const answer = await withBroker(options, (client) => client.ask("limits", {}));
-  if (options.json === true) {
-    printJson(answer);
-    return;
-  }
-  if (answer.limits.length === 0) {
-    printLines("there are no limits; laboro limit set NAME --running N --rate N/TIME creates one");
-    return;
-  }
   const rows = answer.limits.map(({ name, running, rate, used, waiting, jobs, jobCount, nextMs }) => [
     name,
     running === undefined ? formatCount(used.running) : `${formatCount(used.running)}/${formatCount(running)}`,
@@ -106,7 +97,8 @@ async function listLimits(options: ListOptions): Promise<void> {
     waiting === 0 ? "" : formatCount(waiting),
     jobs.join(",") + (jobCount > jobs.length ? ` and ${formatCount(jobCount - jobs.length)} more` : ""),
   ]);
-  printLines(...table(COLUMNS, rows, detectTerminal()));
+  const none = "there are no limits; laboro limit set NAME --running N --rate N/TIME creates one";
+  printList({ document: answer, json: options.json, columns: COLUMNS, rows, none });
 }
 
 /** The rule of a limit in words. */

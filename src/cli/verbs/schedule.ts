@@ -14,8 +14,7 @@ import {
   type SubmissionOptions,
 } from "../lib/submission/options.js";
 import { ParallelCommand } from "../lib/submission/parallel-options.js";
-import { type Column, table } from "../lib/terminal/table.js";
-import { detectTerminal } from "../lib/terminal/terminal.js";
+import { type Column, printList } from "../lib/terminal/table.js";
 
 const ACTIONS = ["list", "show", "add", "edit", "pause", "resume", "run", "remove"] as const;
 type Action = (typeof ACTIONS)[number];
@@ -295,14 +294,6 @@ const COLUMNS: readonly Column[] = [
 async function list(client: Client, { json }: Options): Promise<void> {
   const found: ScheduleInfo[] = [];
   for await (const one of client.schedules.list()) found.push(one);
-  if (json === true) {
-    printJson({ schedules: found });
-    return;
-  }
-  if (found.length === 0) {
-    printLines("there are no schedules; laboro schedule add NAME --cron '0 3 * * *' -- COMMAND adds one");
-    return;
-  }
   const now = Date.now();
   const rows = found.map((one) => [
     one.name,
@@ -317,7 +308,8 @@ async function list(client: Client, { json }: Options): Promise<void> {
     String(one.skipped),
     one.job.summary,
   ]);
-  printLines(...table(COLUMNS, rows, detectTerminal()));
+  const none = "there are no schedules; laboro schedule add NAME --cron '0 3 * * *' -- COMMAND adds one";
+  printList({ document: { schedules: found }, json, columns: COLUMNS, rows, none });
 }
 
 function details(one: ScheduleInfo): string[] {

@@ -2,9 +2,7 @@
 import { Command } from "commander";
 import { formatCount, shortDuration } from "../../base/format.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printJson, printLines } from "../lib/print.js";
-import { type Column, table } from "../lib/terminal/table.js";
-import { detectTerminal } from "../lib/terminal/terminal.js";
+import { type Column, printList } from "../lib/terminal/table.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -34,14 +32,6 @@ const COLUMNS: readonly Column[] = [
 
 async function run(options: Options): Promise<void> {
   const answer = await withBroker(options, (client) => client.ask("services", {}));
-  if (options.json === true) {
-    printJson(answer);
-    return;
-  }
-  if (answer.services.length === 0) {
-    printLines("no worker offers a service; laboro worker --service NAME='COMMAND' does");
-    return;
-  }
   const orNothing = (count: number): string => (count === 0 ? "" : formatCount(count));
   const rows = answer.services.map(
     ({ name, pool, workers, slots, free, waiting, completed, failed, rate, latencyMs }) => [
@@ -57,5 +47,6 @@ async function run(options: Options): Promise<void> {
       latencyMs === undefined ? "" : shortDuration(latencyMs.p99),
     ],
   );
-  printLines(...table(COLUMNS, rows, detectTerminal()));
+  const none = "no worker offers a service; laboro worker --service NAME='COMMAND' does";
+  printList({ document: answer, json: options.json, columns: COLUMNS, rows, none });
 }

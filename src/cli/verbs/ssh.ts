@@ -3,13 +3,12 @@ import { Argument, Command, Option } from "commander";
 import { badInput } from "../../base/errors.js";
 import { dataDirectory, findBroker } from "../../client/find-broker.js";
 import { EXIT } from "../lib/failures.js";
-import { printJson, printLines, printNotice } from "../lib/print.js";
+import { printLines, printNotice } from "../lib/print.js";
 import { HOST_FORMAT, parseHosts } from "../lib/ssh/connection.js";
 import { askKeeper, type KeptMachine, keep, sshEnvironment } from "../lib/ssh/keeper.js";
 import { checkArchive, workerAccess } from "../lib/ssh/run-machines.js";
 import type { HostStatus } from "../lib/ssh/workers.js";
-import { type Column, table } from "../lib/terminal/table.js";
-import { detectTerminal } from "../lib/terminal/terminal.js";
+import { type Column, printList } from "../lib/terminal/table.js";
 
 interface Options {
   readonly join?: string;
@@ -99,15 +98,9 @@ const COLUMNS: readonly Column[] = [
 ];
 
 function show(machines: readonly KeptMachine[], options: Options): void {
-  if (options.json === true) {
-    printJson({ machines });
-    return;
-  }
-  if (machines.length === 0) printLines("no machine is connected; laboro ssh start HOST… starts workers");
-  else {
-    const rows = machines.map(({ host, state, worker, brokers, reason = "" }) => [
-      ...[host, state, worker, brokers.join(" "), reason],
-    ]);
-    printLines(...table(COLUMNS, rows, detectTerminal()));
-  }
+  const rows = machines.map(({ host, state, worker, brokers, reason = "" }) => [
+    ...[host, state, worker, brokers.join(" "), reason],
+  ]);
+  const none = "no machine is connected; laboro ssh start HOST… starts workers";
+  printList({ document: { machines }, json: options.json, columns: COLUMNS, rows, none });
 }

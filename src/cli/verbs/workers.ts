@@ -1,10 +1,9 @@
 /** `laboro workers`: lists the workers and their used slots. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printJson, printLines } from "../lib/print.js";
 import type { WorkerView } from "../lib/result-text.js";
-import { type Column, table } from "../lib/terminal/table.js";
-import { detectTerminal, stateColour } from "../lib/terminal/terminal.js";
+import { type Column, printList } from "../lib/terminal/table.js";
+import { stateColour } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -40,16 +39,9 @@ const COLUMNS: readonly Column[] = [
 
 async function run(options: Options): Promise<void> {
   const answer = await withBroker(options, (client) => client.ask("workers", {}));
-  if (options.json === true) {
-    printJson(answer);
-    return;
-  }
-  if (answer.workers.length === 0) {
-    printLines("no worker is connected; laboro worker starts one");
-    return;
-  }
   const sorted = [...answer.workers].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
-  printLines(...table(COLUMNS, sorted.map(rowOf), detectTerminal()));
+  const none = "no worker is connected; laboro worker starts one";
+  printList({ document: answer, json: options.json, columns: COLUMNS, rows: sorted.map(rowOf), none });
 }
 
 function rowOf(worker: WorkerView) {

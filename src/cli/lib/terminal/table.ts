@@ -7,7 +7,17 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import { badInput } from "../../../base/errors.js";
-import { type Colour, displayWidth, escapeControls, pad, paint, type Terminal, truncate } from "./terminal.js";
+import { printJson, printLines } from "../print.js";
+import {
+  type Colour,
+  detectTerminal,
+  displayWidth,
+  escapeControls,
+  pad,
+  paint,
+  type Terminal,
+  truncate,
+} from "./terminal.js";
 
 export interface Column {
   readonly title: string;
@@ -23,6 +33,22 @@ export interface Column {
 export type Cell = string | { readonly text: string; readonly colour?: Colour | undefined };
 
 const GAP = "  ";
+
+interface ListOutput {
+  /** The document that --json prints. */
+  readonly document: object;
+  readonly json: boolean | undefined;
+  readonly columns: readonly Column[];
+  readonly rows: readonly (readonly Cell[])[];
+  /** The line for an empty list. */
+  readonly none: string;
+}
+
+export function printList({ document, json, columns, rows, none }: ListOutput): void {
+  if (json === true) printJson(document);
+  else if (rows.length === 0) printLines(none);
+  else printLines(...table(columns, rows, detectTerminal()));
+}
 
 export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[], terminal: Terminal): string[] {
   const texts = rows.map((row) => columns.map((_, i) => escapeControls(textOf(row[i]))));
