@@ -136,7 +136,7 @@ describe("laboro schedule", () => {
     [["--every", "10m", "--start", "noon"], /--start "noon": expected a time such as 2026-12-24T18:00/],
     [["--every", "10m", "--end", "2020-01-01"], /--end "2\d+.*": expected a time after the first run/],
     [["--every", "10m", "--cron", "0 3 * * *"], /give either --cron, such as "0 3 \* \* \*", or --every, such as 10m/],
-    [["--every", "10m", "--after", "3"], /--after cannot be used with a schedule/],
+    [["--every", "10m", "--after", "3"], /unknown option '--after'/],
     [[], /give either --cron/],
   ])("refuses %j before it looks for a broker", async (options, message) => {
     const shop = await openCliShop();

@@ -30,6 +30,7 @@ import type { LocalBroker } from "../lib/local-broker.js";
 import { collect, type PerCores, parseDuration, parsePerCores, parseSize } from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
 import type { RunMachines } from "../lib/ssh/run-machines.js";
+import { addAfterOption, dependenciesOf } from "../lib/submission/after.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -40,6 +41,7 @@ import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/o
 import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
 
 interface Options extends SubmissionOptions, FileOptions, BrokerChoice {
+  readonly after: readonly string[];
   readonly tagOutput?: boolean;
   readonly keepOrder?: boolean;
   readonly lineBuffer?: boolean;
@@ -64,7 +66,7 @@ export function run(): Command {
     .description("Run a command, once or for each entry. Show the output, wait, and exit 0 if all tasks succeeded.")
     .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
-  addFileOptions(addParallelOptions(addSubmissionOptions(command)))
+  addAfterOption(addFileOptions(addParallelOptions(addSubmissionOptions(command))))
     .option(
       "-j, --jobs <n>",
       "how many tasks run at once: 8, 50% of the cores, +1, -1, 0 for up to 250 (default: the cores of this machine, or the slots of the broker's workers)",
@@ -183,6 +185,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
         ...submission,
         ...(atOnce === undefined ? {} : { maxRunning: atOnce }),
         ...(limits.length === 0 ? {} : { limits }),
+        ...(await dependenciesOf(client, options.after)),
         relay: true,
       };
       const batch = await startOrResume(client, asked, options.fresh === true, unfinished);

@@ -236,7 +236,6 @@ function rulesOf({ overlap, missed, paused }: Options): Pick<Options, "overlap" 
 }
 
 function jobOf(words: readonly string[], options: Options): ParsedSubmission {
-  if (options.after.length > 0) throw badInput("--after cannot be used with a schedule, which submits many jobs");
   const job = makeSubmission(words, options, false);
   if (job.entries?.length === 0) throw badInput("the list of entries is empty: there is nothing to do");
   return job;

@@ -1,20 +1,19 @@
 /** `laboro submit`: submits a job and prints its number. */
 import type { Command } from "commander";
-import { badInput, LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { submitWithFiles } from "../../client/task-files.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
 import { parseJobSelector, selectJob } from "../lib/select-jobs.js";
+import { addAfterOption, dependenciesOf, dependencyKind } from "../lib/submission/after.js";
 import { makeAppend } from "../lib/submission/entries.js";
 import { overridesOf, readJobFile } from "../lib/submission/job-file.js";
 import {
   addSubmissionOptions,
-  dependencyKind,
   makeSubmission,
   NOTHING_TO_DO,
-  parseAfter,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
 import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/output-files.js";
@@ -23,6 +22,7 @@ import { addDelayAndKeyOptions } from "../lib/submission/time-options.js";
 
 interface Options extends SubmissionOptions, FileOptions, BrokerChoice {
   readonly file?: string;
+  readonly after: readonly string[];
   readonly hold?: boolean;
   readonly job?: string;
   readonly json?: boolean;
@@ -33,7 +33,7 @@ export function submit(): Command {
     .description("Submit a job to the broker and print its number. The job is on the broker's disk by then.")
     .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
-  addDelayAndKeyOptions(addFileOptions(addParallelOptions(addSubmissionOptions(command))))
+  addAfterOption(addDelayAndKeyOptions(addFileOptions(addParallelOptions(addSubmissionOptions(command)))))
     .option("--file <file>", "a job file: named tasks and their order; other options apply to all of its tasks")
     .option("--hold", "start no task until laboro release")
     .option("--open", "the job takes more tasks, by --job, until laboro close; its list of entries may be empty")
@@ -67,7 +67,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
     return;
   }
   const open = options.open === true ? { open: true } : {};
-  const submission = withFiles(makeSubmission(words, { ...options, after: [] }, true), options);
+  const submission = withFiles(makeSubmission(words, options, true), options);
   if (submission.entries?.length === 0 && options.open !== true) {
     process.stderr.write(NOTHING_TO_DO);
     if (options.json === true) printJson({ job: null });
@@ -76,8 +76,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   await withBroker(
     options,
     async (client) => {
-      const after = (await Promise.all(options.after.map((text) => resolveAfter(client, text)))).map(parseAfter);
-      const whole = { ...submission, ...held, ...open, ...(after.length === 0 ? {} : { after }) };
+      const whole = { ...submission, ...held, ...open, ...(await dependenciesOf(client, options.after)) };
       const sends = submission.recipe.kind !== "call" && submission.recipe.files?.sent !== undefined;
       // Instead of the listener that ends the process at once.
       if (sends) process.removeAllListeners("SIGINT");
@@ -123,16 +122,6 @@ async function appendTasks(words: readonly string[], options: Options, text: str
     },
     openRunningBroker,
   );
-}
-
-/** `last` is the newest job, and a name the newest job of that name. */
-async function resolveAfter(client: Client, text: string): Promise<string> {
-  const [, prefix = "", which = ""] = /^(any:|each:)?(.*)$/s.exec(text) ?? [];
-  if (/^\d+$/.test(which) || which === "") return text;
-  const [newest] = (await client.jobs({ limit: 1, ...(which === "last" ? {} : { name: which }) })).jobs;
-  if (newest !== undefined) return `${prefix}${newest.id}`;
-  const none = which === "last" ? "there is no job yet" : `there is no job of the name ${which}`;
-  throw new LaboroError("LABORO_NO_SUCH_JOB", `--after ${text}: ${none}`);
 }
 
 /** The jobs are held until all are stored, so that nothing starts if one is refused. */

@@ -15,6 +15,21 @@ describe("after a run, in the same directory", () => {
     expect((await laboro("wait", "last")).code).toBe(1);
   });
 
+  it("run --after last, a name or any:NAME waits for what it left", async () => {
+    const { run, laboro, lines } = openPlace();
+    const after = (job: string, ...more: string[]) => run("--after", job, `echo after ${job} >> steps`, ...more);
+    expect((await after("last")).stderr).toContain("--after last: there is no job yet (LABORO_NO_SUCH_JOB)");
+    await run("--name", "bad", "false");
+    await run("--name", "good", "true");
+    expect((await after("last")).code).toBe(0);
+    expect((await after("good")).code).toBe(0);
+    expect((await after("any:bad")).code).toBe(0);
+    expect((await after("bad")).stderr).toContain("LABORO_JOB_ENDED");
+    expect(lines("steps")).toEqual(["after last", "after good", "after any:bad"]);
+    expect((await laboro("status", "last")).stdout).toMatch(/after +any:1\n/);
+    expect((await after("nobody")).stderr).toContain("there is no job of the name nobody");
+  });
+
   it("rerun --failed runs the failed ones here and now", async () => {
     const { run, laboro, lines } = openPlace();
     const line = "echo {} >> ran; test {} = good || test -e mended";

@@ -179,7 +179,7 @@ describe("laboro run", () => {
       ["echo", ":::", ...Array.from({ length: 1_001 }, String), ":::", ...Array.from({ length: 1_000 }, String)],
       "1001000 entries",
     ],
-    [["--after", "x", "echo"], "--after"],
+    [["--after", "any:", "echo"], "--after: expected a job, such as 7, last"],
   ])("refuses %j with what was expected, and exit code 2", async (words, named) => {
     const { run } = openPlace();
     const { code, stderr } = await run(...words);

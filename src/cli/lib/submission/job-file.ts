@@ -93,13 +93,12 @@ const OVERRIDING: readonly (keyof SubmissionOptions)[] = [
 ];
 
 /** Refuses options that contradict the file: the file defines the commands and their order. */
-export function overridesOf({ env, resource, tag, limit, after, ...options }: SubmissionOptions): JobFileOverrides {
-  const given = { ...options, ...(after.length > 0 ? { after } : {}) };
-  for (const [name, value] of Object.entries(given)) {
+export function overridesOf({ env, resource, tag, limit, ...options }: SubmissionOptions): JobFileOverrides {
+  for (const [name, value] of Object.entries(options)) {
     if (OVERRIDING.includes(name as keyof SubmissionOptions) || (Array.isArray(value) && value.length === 0)) continue;
     throw badInput(`--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} cannot be used with --file`);
   }
-  return { ...given, env, resource, tag, limit };
+  return { ...options, env, resource, tag, limit };
 }
 
 /** Sorted so that every task comes after the tasks that it waits for. */
@@ -141,7 +140,6 @@ function readTask(
     resource: [...assignments(table.resources), ...resource],
     tag: [...(table.tags === undefined ? [] : requireTexts(table.tags, `${where}: tags`)), ...tag],
     limit: [...(table.limits === undefined ? [] : requireTexts(table.limits, `${where}: limits`)), ...limit],
-    after: [],
     ...readTexts(table, ["array", "pool", "service", "log", "output", "stdout", "stderr"], where),
     ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
     ...readNumbers(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),

@@ -58,7 +58,6 @@ export interface SubmissionOptions extends TimeOptions, ParallelOptions, EntryOp
   readonly maxFails?: number;
   readonly maxRunning?: number;
   readonly limit: readonly string[];
-  readonly after: readonly string[];
   readonly pool?: string;
   readonly tag: readonly string[];
   readonly script?: string;
@@ -123,12 +122,6 @@ export function addSubmissionOptions(command: Command): Command {
     )
     .option("--max-running <n>", "at most N tasks of this job run at once", parseWholeNumber)
     .option("--limit <name>", "count against this limit, which laboro limit set makes; may be repeated", collect, [])
-    .option(
-      "--after <job>",
-      "start after the success of this job: 7, last, a name; any:7 after its end, each:7 task i after task i; may be repeated",
-      collect,
-      [],
-    )
     .option("--pool <name>", "use only workers of this pool")
     .option("--tag <tag>", "use only workers with this tag; may be repeated", collectTag, [])
     .option("--script <file>", "send this script to the worker and run it; the words are its arguments")
@@ -170,8 +163,7 @@ export const NOTHING_TO_DO = "the list of entries is empty: nothing to do\n";
 
 /**
  * Makes the submission from words and options. Its list of entries may be empty: then there is nothing to do.
- * `readsStandardInput`: read the entries from there if a placeholder needs one and there is no list. `after` has job
- * numbers: the caller resolves `last`.
+ * `readsStandardInput`: read the entries from there if a placeholder needs one and there is no list.
  */
 export function makeSubmission(
   words: readonly string[],
@@ -240,7 +232,6 @@ export function makeSubmission(
     ...(options.timeLimit === undefined ? {} : { timeLimitMs: options.timeLimit }),
     ...(options.timeRequest === undefined ? {} : { timeRequestMs: options.timeRequest }),
     ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
-    ...(options.after.length === 0 ? {} : { after: options.after.map(parseAfter) }),
   };
 }
 
@@ -312,15 +303,4 @@ function needsOf(options: SubmissionOptions): Record<string, number | "all"> | u
     needs[name] = amount === "all" ? amount : Number(amount);
   }
   return Object.keys(needs).length === 0 ? undefined : needs;
-}
-
-/** What `any:` and `each:` before a job mean. */
-export const dependencyKind = (kind: string | undefined): { any?: true; each?: true } =>
-  kind === "any" ? { any: true } : kind === "each" ? { each: true } : {};
-
-export function parseAfter(text: string): { job: number; any?: true; each?: true } {
-  const [, kind, job] = /^(?:(any|each):)?(\d+)$/.exec(text) ?? [];
-  if (job === undefined)
-    throw badInput(`--after: expected a job, such as 7, last, its name, any:7 or each:7, got ${text}`);
-  return { job: Number(job), ...dependencyKind(kind) };
 }
