@@ -148,7 +148,7 @@ export class Events {
     this.#events.push(event);
     this.#rangeCount += rangeCountOf(event);
     while (this.#events.length - this.#start > this.#most || this.#rangeCount > MAX_RANGES) this.#dropFirst();
-    for (const listener of [...this.#listeners]) listener(event);
+    for (const listener of this.#listeners) listener(event);
     this.followers.notify();
   }
 

@@ -26,7 +26,8 @@ export class Watchers<Key, Value> {
   }
 
   notify(key: Key, update: Value): void {
-    for (const listener of [...(this.#listeners.get(key) ?? [])]) listener(update);
+    const listeners = this.#listeners.get(key);
+    if (listeners !== undefined) for (const listener of [...listeners]) listener(update);
   }
 }
 

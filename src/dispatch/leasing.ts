@@ -5,8 +5,8 @@
  * - of a job with short tasks, half a second of work for the workers here, before its queue is empty;
  * - of any other job, and of one of which no task has ended yet, as many as fit into the free slots now. Without free slots the
  *   job is marked as `needsLease` and considered again when slots become free;
- * - of such jobs, as many more as the workers here can run at once, where tasks with the same demands have been short lately. A job of
- *   one task never has a mean of its own;
+ * - of such jobs, half a second of work more where tasks with the same demands have been short lately. A job of one task never has a
+ *   mean of its own. When workers of other brokers are idle, these tasks are given back;
  * - a few, even without free slots, of a job that has to compete here: other jobs of no higher priority wait, or a wide task needs a
  *   reserved worker. A job without waiting tasks is in no order and would never get its turn;
  * - of jobs with limits no more than fit into the free slots, and one of a signature that has to compete here: what is leased counts against
@@ -63,7 +63,7 @@ export function leaseEnded(job: JobState): void {
 
 /** Of a job that has waiting tasks: lease more before the last of them is handed out. */
 export function leaseWhenLow(state: State, out: Decisions, job: JobState): void {
-  const byRate = leaseSizeByRate(state, job);
+  const byRate = leaseSizeByOwnRate(state, job);
   if (byRate !== undefined && job.ready <= byRate / 2) lease(state, out, job, byRate);
 }
 
@@ -77,11 +77,12 @@ export function firstLease(state: State, signature: Signature, job: NewJobFields
 
 type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held" | "notBefore">;
 
-/** Jobs whose tasks have waited here for a while without a free slot. Workers of other brokers may have one. */
+/** Workers of other brokers are idle: nothing is leased ahead for a while. Gives the jobs whose tasks have waited here without a free slot. */
 export function stuckJobs(state: State): JobState[] {
+  state.leaseAheadAt = state.now + LEASED_WORK_MS;
   return [...state.jobs.values()].filter((job) => {
     const { signature, ready } = job;
-    return ready > 0 && !signature.wide && signature.available.size === 0 && leaseSizeByRate(state, job) === undefined;
+    return ready > 0 && !signature.wide && signature.available.size === 0 && leaseSizeByOwnRate(state, job) === undefined;
   });
 }
 
@@ -90,7 +91,7 @@ function leaseSize(state: State, job: JobState): number {
   if (signature.capable.size === 0) return 0;
   const limited = isLimitedByStore(state, job.job.limits);
   if (job.each.size > 0) return Math.min(leaseSizeForEach(state, job, limited), spareRuns(job));
-  const size = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority, limited);
+  const size = leaseSizeByOwnRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority, limited);
   const count = size - signature.leasingTasks;
   return Math.min(count, spareRuns(job));
 }
@@ -107,26 +108,29 @@ function leaseSizeForEach(state: State, { each, job, signature }: JobState, limi
   return size === 0 ? 0 : Math.min(maxLeaseTasks, size + job.count - released);
 }
 
-/** Half a second of work of the workers here, for a job with short tasks; undefined for any other. */
-function leaseSizeByRate(state: State, { meanMs, signature, job }: JobState): number | undefined {
+const leaseSizeByOwnRate = (state: State, { job, signature, meanMs }: JobState): number | undefined =>
+  isLimitedByStore(state, job.limits) ? undefined : leaseSizeByRate(state, signature, meanMs);
+
+/** Half a second of work of the workers here, where tasks are short; undefined where they are not, or their length is unknown. */
+function leaseSizeByRate(state: State, signature: Signature, meanMs: number | undefined): number | undefined {
   const { maxPrefetchTaskMs, maxLeaseTasks } = state.settings;
-  if (meanMs === undefined || meanMs > maxPrefetchTaskMs || isLimitedByStore(state, job.limits)) return undefined;
+  if (meanMs === undefined || meanMs > maxPrefetchTaskMs) return undefined;
   const byRate = (capacityOf(signature) * LEASED_WORK_MS) / Math.max(meanMs, MIN_TASK_MS);
   return Math.min(maxLeaseTasks, Math.max(1, Math.ceil(byRate)));
 }
 
 export function leaseSizeByFreeSlots(state: State, signature: Signature, priority: number, limited: boolean): number {
-  const { maxLeaseTasks, maxPrefetchTaskMs } = state.settings;
-  const { meanMs = Number.POSITIVE_INFINITY } = signature;
-  const none = signature.wide || limited || meanMs > maxPrefetchTaskMs;
-  // Jobs that wait here already have a task each at least.
-  const ahead = none ? 0 : capacityOf(signature) - signature.jobs.size;
-  let free = Math.max(0, ahead);
+  const { maxLeaseTasks } = state.settings;
+  const ahead = signature.wide || limited ? undefined : leaseSizeByRate(state, signature, signature.meanMs);
+  // Jobs that wait here already have a task each at least. What was just given back is left to others for a moment.
+  let free = ahead === undefined || state.now < state.leaseAheadAt ? 0 : Math.max(0, ahead - signature.jobs.size);
   for (const worker of signature.available) {
     free += fitCount(worker, signature);
     if (free >= maxLeaseTasks) return maxLeaseTasks;
   }
   if (free > 0) return free;
+  // Jobs like it compete in its stead: it is leased when some of them have been handed out.
+  if (ahead !== undefined && (signature.jobs.peek()?.job.priority ?? Number.NEGATIVE_INFINITY) >= priority) return 0;
   if (limited && signature.jobs.size > 0) return 0;
   if (signature.wide) return 1;
   if (limited) return isContested(state, signature, priority) ? 1 : 0;

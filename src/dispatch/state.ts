@@ -284,6 +284,8 @@ export interface State {
   readonly limits: Map<string, LimitState>;
   /** Pools of which no task is started, with the reason if one was given. */
   readonly pausedPools: Map<string, string | undefined>;
+  /** Until then no more is leased than fits into free slots: other brokers have some (leasing.ts). */
+  leaseAheadAt: number;
   /** Jobs with `leaseRefused`. */
   readonly refusedJobs: Set<JobId>;
   /** Jobs that wait for a job, by the one they wait for. */
@@ -328,6 +330,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     timers: new IndexedHeap((a, b) => a.at < b.at),
     limits: new Map(),
     pausedPools: new Map(),
+    leaseAheadAt: 0,
     refusedJobs: new Set(),
     waitingFor: new Map(),
     eachWaiting: new Map(),

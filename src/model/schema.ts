@@ -17,6 +17,8 @@ export interface Schema<Read, Written = Read> {
   fromText?(text: string): unknown;
   /** May be absent from an object. */
   readonly optional?: boolean;
+  /** The reader fills in a default where it is absent. */
+  readonly defaulted?: boolean;
   /** Never set. Keeps the type distinct. */
   readonly written?: Written;
 }
@@ -53,12 +55,13 @@ export interface ObjectSchema<S extends Shape> extends Schema<ReadObject<S>, Wri
 /** Unknown members are refused. */
 export function object<S extends Shape>(shape: S): ObjectSchema<S> {
   const names = Object.keys(shape);
+  const members = Object.entries(shape);
   return {
     shape,
     read: (value, what) => {
       const given = input.fields(value, what || "input");
       input.refuseUnknown(given, names, what || "input");
-      return readMembers(shape, given, what) as ReadObject<S>;
+      return readMembers(members, given, what) as ReadObject<S>;
     },
     json: () => {
       const required = names.filter((name) => shape[name]?.optional !== true);
@@ -76,9 +79,10 @@ export function object<S extends Shape>(shape: S): ObjectSchema<S> {
 export const knownMembers = <S extends Shape>({ shape }: ObjectSchema<S>, given: Fields): Fields =>
   Object.fromEntries(Object.entries(given).filter(([name]) => Object.hasOwn(shape, name)));
 
-function readMembers(shape: Shape, given: Fields, what: string): Record<string, unknown> {
+function readMembers(members: [string, Schema<unknown>][], given: Fields, what: string): Record<string, unknown> {
   const read: Record<string, unknown> = {};
-  for (const [name, member] of Object.entries(shape)) {
+  for (const [name, member] of members) {
+    if (member.optional === true && member.defaulted !== true && given[name] === undefined) continue;
     const value = member.read(given[name], what === "" ? name : `${what}.${name}`);
     if (value !== undefined) read[name] = value;
   }

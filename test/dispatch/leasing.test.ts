@@ -5,12 +5,14 @@ import {
   createState,
   DEFAULT_SETTINGS,
   Decisions,
+  firstLease,
   onCommitted,
   onDone,
   onJobAdded,
   onRemoteIdle,
   onWorkerJoined,
   onWorkerLeft,
+  signatureOfJob,
   type State,
 } from "../../src/dispatch/index.js";
 import { JobId, SessionId, WorkerId } from "../../src/model/ids.js";
@@ -85,6 +87,12 @@ class Bench {
     );
   }
 
+  /** How many tasks of such a job would be leased with its submission. */
+  firstLease(more: { count: number; priority?: number }): number {
+    const { spec } = jobSpec({ recipe: TRUE, ...more });
+    return firstLease(this.state, signatureOfJob(this.state, spec), spec);
+  }
+
   out(job: Job): number {
     return this.state.jobs.get(job.id)?.assigned ?? 0;
   }
@@ -104,13 +112,20 @@ describe("a broker that shares its store", () => {
     expect(bench.leases.map(({ job }) => job)).toEqual(jobs.slice(0, 16).map(({ id }) => id));
   });
 
-  it("leases more small jobs than there are free slots once their like have been short", () => {
+  it("leases half a second of work of small jobs once their like have been short, and gives it back to others that are idle", () => {
     const bench = new Bench();
-    const jobs = Array.from({ length: 40 }, () => bench.job(1));
+    const jobs = Array.from({ length: 600 }, () => bench.job(1));
     bench.worker("ann", 8);
-    bench.finish("ann", 2);
+    bench.finish("ann", 20);
+    const waiting = (): number => jobs.filter((job) => bench.waiting(job) === 1).length;
     expect(jobs.filter((job) => bench.out(job) === 1)).toHaveLength(8);
-    expect(jobs.filter((job) => bench.waiting(job) === 1).length).toBeGreaterThanOrEqual(8);
+    expect(waiting()).toBe((8 * 500) / 20);
+    expect(bench.firstLease({ count: 1 })).toBe(0);
+    expect(bench.firstLease({ count: 1, priority: 1 })).toBeGreaterThan(0);
+    bench.act((out) => onRemoteIdle(bench.state, out));
+    expect(waiting()).toBe(0);
+    for (let passed = 0; passed < 500; passed += 20) bench.finish("ann", 20);
+    expect(waiting()).toBe(200);
   });
 
   it("leases what fits into the room there is, and nothing more while its workers are busy with it", () => {
