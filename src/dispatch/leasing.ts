@@ -82,7 +82,9 @@ export function stuckJobs(state: State): JobState[] {
   state.leaseAheadAt = state.now + LEASED_WORK_MS;
   return [...state.jobs.values()].filter((job) => {
     const { signature, ready } = job;
-    return ready > 0 && !signature.wide && signature.available.size === 0 && leaseSizeByOwnRate(state, job) === undefined;
+    return (
+      ready > 0 && !signature.wide && signature.available.size === 0 && leaseSizeByOwnRate(state, job) === undefined
+    );
   });
 }
 

@@ -12,8 +12,8 @@ import {
   onRemoteIdle,
   onWorkerJoined,
   onWorkerLeft,
-  signatureOfJob,
   type State,
+  signatureOfJob,
 } from "../../src/dispatch/index.js";
 import { JobId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { type Job, newJob } from "../../src/model/job.js";
