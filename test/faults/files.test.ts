@@ -1,4 +1,5 @@
 /** Files on their way to a task and back, while links are cut and workers and brokers die. */
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { join } from "node:path";
@@ -7,7 +8,9 @@ import { connect } from "../../src/entries/client.js";
 import { describeFiles, fetchFiles, submitWithFiles } from "../../src/entries/files.js";
 import { CuttableBroker } from "../client/cuttable-broker.js";
 import { openShop, resultsOf } from "../client/shop.js";
+import { NO_MOUNT } from "../files/scratch.js";
 import { atEnd } from "../support/at-end.js";
+import { LABORO } from "../support/launched.js";
 import { proxyTo } from "../support/proxy.js";
 import { sites } from "../support/site.js";
 import { until } from "../support/wait.js";
@@ -139,5 +142,90 @@ describe("files of tasks", () => {
     expect(await fetchFiles(again, job.id, back)).toEqual(["out.1", "out.2"]);
     expect(fs.readFileSync(join(back, "out.2")).equals(bytes)).toBe(true);
     expect(await resultsOf(again.job(job.id))).toHaveLength(2);
+  });
+
+  /** A broker behind a slow link, and the command line in the folder of its files. */
+  async function slowly() {
+    const site = newSite();
+    const bytes = inputIn(site.dir);
+    await site.startBroker();
+    const proxy = await proxyTo(Number(new URL(site.url).port));
+    site.atEnd(() => proxy.close());
+    proxy.delay(150);
+    const env = { LABORO_BROKER: proxy.url.replace("//", `//${site.token}@`), HOME: site.dir };
+    const prefix = ["sh", "-c", `cd '${site.dir}' && exec "$@"`, "sh"];
+    const launch = (...words: string[]) => site.launch(`laboro ${words[0]}`, [LABORO, ...words], { env, prefix });
+    const client = await site.client();
+    /** Of the file of job 1. */
+    const stored = (): Promise<number> =>
+      client.ask("sendFile", { job: 1, file: 0 }).then(({ stored }) => stored, zero);
+    const someIsStored = () => until("a part of the file is there", async () => (await stored()) > 0);
+    return { site, bytes, proxy, launch, client, stored, someIsStored };
+  }
+  const zero = (): number => 0;
+  const TASK = ["--send", "in/data", "--return", "out.{#}", "--", "echo run >>$PWD/../runs; cp in/data out.1"];
+
+  it("are sent on by the same command after kill -9 of a run that sends them", async () => {
+    const { site, bytes, proxy, launch, client, stored, someIsStored } = await slowly();
+    const killed = launch("run", ...TASK);
+    await someIsStored();
+    await killed.end("SIGKILL");
+    const before = await stored();
+    expect(before).toBeLessThan(SIZE);
+    expect((await client.ask("job", { job: 1 })).state).toBe("held");
+    proxy.delay(0);
+    await site.startWorker("one", { slots: 1 });
+    const again = launch("run", ...TASK);
+    await again.ended();
+    expect([again.exitCode, again.said]).toEqual([0, expect.stringContaining("1 succeeded")]);
+    expect((await client.ask("jobs", {})).jobs).toHaveLength(1);
+    expect(fs.readFileSync(site.path("out.1")).equals(bytes)).toBe(true);
+  });
+
+  it("keep their job held after kill -9 of a submit that sends them", async () => {
+    const { launch, client, someIsStored } = await slowly();
+    const killed = launch("submit", ...TASK);
+    await someIsStored();
+    await killed.end("SIGKILL");
+    expect((await client.ask("job", { job: 1 })).state).toBe("held");
+    const cancel = launch("cancel", "1");
+    await cancel.ended();
+    expect([cancel.exitCode, (await client.ask("job", { job: 1 })).state]).toEqual([0, "cancelled"]);
+  });
+
+  it("are refused if they become shorter while they are sent, and their job is cancelled", async () => {
+    const { site, launch, client, someIsStored } = await slowly();
+    const submit = launch("submit", ...TASK);
+    await someIsStored();
+    fs.truncateSync(site.path("in/data"), 1_000);
+    await submit.ended();
+    expect([submit.exitCode, submit.said]).toEqual([2, expect.stringMatching(/--send in\/data: it became shorter/)]);
+    expect((await client.ask("job", { job: 1 })).state).toBe("cancelled");
+  });
+
+  it("wait while the broker's disk is full, and go on when there is room", async (context) => {
+    const site = newSite();
+    try {
+      fs.mkdirSync(site.data);
+      execFileSync("mount", ["-t", "tmpfs", "-o", "size=16m,mode=0700", "tmpfs", site.data], { stdio: "pipe" });
+    } catch {
+      return context.skip(NO_MOUNT);
+    }
+    site.atEnd(() => void execFileSync("umount", ["-l", site.data]));
+    await site.startBroker();
+    const client = await site.client();
+    await site.startWorker("one", { slots: 1 });
+    const bytes = inputIn(site.dir);
+    const filler = join(site.data, "filler");
+    fs.writeFileSync(filler, Buffer.alloc(9 * 2 ** 20));
+    const submitted = submitWithFiles(client, { ...copyJob(site.dir), count: 1 }, site.dir);
+    await site.broker.says(/LABORO_DISK_FULL/);
+    fs.rmSync(filler);
+    const job = await submitted;
+    expect(await job.wait({ timeoutMs: 60_000 })).toBe("succeeded");
+    const back = site.path("back");
+    fs.mkdirSync(back);
+    await fetchFiles(client, job.id, back);
+    expect(fs.readFileSync(join(back, "out.1")).equals(bytes)).toBe(true);
   });
 });
