@@ -71,7 +71,7 @@ export const configHistory = operation({
   path: "/config/history",
   summary: "Versions of the config pushed to workers, newest first",
   input: s.object({ limit: limit(CONFIG_HISTORY) }),
-  output: s.object({ versions: s.list(configView, CONFIG_HISTORY) }),
+  output: s.object({ versions: s.described(s.list(configView, CONFIG_HISTORY), "newest first") }),
   perform: (core, given, { role }) => {
     const versions = core.config.history.toReversed().slice(0, given.limit);
     return { versions: versions.map((one) => visibleTo(role, one)) };

@@ -114,7 +114,7 @@ export const clean = operation({
   path: "/clean",
   summary: "Remove ended jobs",
   input: cleanInput,
-  output: s.object({ removed: s.count(), jobs: s.list(s.count(), 1_000_000) }),
+  output: s.object({ removed: s.count(), jobs: s.described(s.list(s.count(), 1_000_000), "those that were removed") }),
   perform: async (core, given) => {
     const removed = await removeJobs(core, await endedJobs(core, given));
     return { removed: removed.length, jobs: removed };

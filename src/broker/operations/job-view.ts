@@ -72,7 +72,7 @@ export const jobView = s.object({
     succeeded: s.count(),
     failed: s.count(),
     cancelled: s.count(),
-    running: s.count(),
+    running: s.described(s.count(), "started at a worker"),
     waiting: s.described(s.count(), "not started yet; prefetched ones are among them"),
   }),
   pool: s.text(),

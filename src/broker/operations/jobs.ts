@@ -28,7 +28,7 @@ export const submit = operation({
   summary: "Submit a job; durable when answered",
   input: submission,
   output: s.object({
-    job: s.count(),
+    job: s.described(s.count(), "the number of the job"),
     existed: s.optional(s.described(s.flag(), "nothing was made: this job has the key")),
     replaced: s.optional(s.described(s.count(), "the job that had the key, and is cancelled")),
   }),

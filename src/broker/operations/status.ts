@@ -15,11 +15,11 @@ export const status = operation({
   summary: "The broker, and the jobs, tasks, workers and requests at all brokers of its group",
   input: nothing,
   output: s.object({
-    version: s.text(),
+    version: s.described(s.text(), "of laboro"),
     epoch: s.described(s.count(), "rises with every start of a broker on this data"),
     started: s.described(s.number(), "milliseconds since 1970"),
     uptimeMs: s.number(),
-    listeners: s.list(s.object({ name: s.text(), url: s.text() }), 100),
+    listeners: s.described(s.list(s.object({ name: s.text(), url: s.text() }), 100), "where the broker listens"),
     refusing: s.optional(
       s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is accepted"),
     ),
@@ -28,12 +28,15 @@ export const status = operation({
       "acknowledged data that is missing, until its report is removed",
     ),
     pausedPools: s.list(pausedPool, 100_000),
-    jobs: s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
-    tasks: s.object({ waiting: s.count(), running: s.count() }),
-    workers: s.object({ connected: s.count(), disconnected: s.count(), draining: s.count() }),
-    slots: s.object({ total: s.number(), free: s.number() }),
-    requests: s.object({ waiting: s.count(), running: s.count() }),
-    lastEvent: s.count(),
+    jobs: s.described(
+      s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
+      "open jobs, by state",
+    ),
+    tasks: s.described(s.object({ waiting: s.count(), running: s.count() }), "of open jobs"),
+    workers: s.described(s.object({ connected: s.count(), disconnected: s.count(), draining: s.count() }), "by state"),
+    slots: s.described(s.object({ total: s.number(), free: s.number() }), "of connected workers"),
+    requests: s.object({ waiting: s.count(), running: s.described(s.count(), "at workers") }),
+    lastEvent: s.described(s.count(), "the number of the latest event"),
   }),
   perform: async (core, _given, { info }) => {
     const load = await groupLoad(core);

@@ -23,15 +23,15 @@ export const task = operation({
   summary: "One task: where it is, how it ended, its earlier attempts",
   input: s.object({ job, index }),
   output: s.object({
-    job: s.count(),
+    job: s.described(s.count(), "the number of the job"),
     index,
     number,
     state: s.choice("waiting", "running", ...END_STATES),
     attempt: s.described(s.count(), "the latest attempt; 0 if there was none"),
     worker: s.optional(s.text()),
     reason: s.described(s.text(), "one line for people"),
-    result: s.optional(taskResult),
-    earlierAttempts: s.list(taskResult, 100_000),
+    result: s.optional(s.described(taskResult, "once it has ended")),
+    earlierAttempts: s.described(s.list(taskResult, 100_000), "attempts that were not the last"),
     command: s.optional(s.described(s.text(MAX_COMMAND), "what it runs, as it could be typed in a shell")),
   }),
   perform: async (core, given) => {
