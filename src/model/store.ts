@@ -195,7 +195,10 @@ export type Write =
    * named time, `steady` for those with `delayMs` (broker/delayed-jobs.ts).
    */
   | { readonly op: "promote"; readonly clock: number; readonly steady: number; readonly max: number }
-  /** Delete an ended job and everything that belongs to it. An open job stays unchanged. */
+  /**
+   * Delete an ended job and everything that belongs to it. An open job stays unchanged. A large job takes several writes: each deletes some of
+   * its results, in task order, and the last the job itself.
+   */
   | { readonly op: "remove"; readonly job: JobId }
   /**
    * Store a small text under a key: the config pushed to workers, their standing, the tokens of a group. `null` deletes
@@ -266,7 +269,8 @@ export type WriteResult =
       readonly refused?: string;
     }
   | { readonly op: "promote"; readonly jobs: readonly Job[] }
-  | { readonly op: "remove"; readonly removed: boolean }
+  /** `more`: the job is still there, and another write removes more of it. */
+  | { readonly op: "remove"; readonly removed: boolean; readonly more?: true }
   /** `version` is the current one: the new one where the text was stored, 0 where there is none. */
   | { readonly op: "put"; readonly stored: boolean; readonly version: number }
   | { readonly op: "output" }

@@ -6,6 +6,9 @@ import { VarintReader, varintSize, writeVarint } from "../base/files/records.js"
 import type { OutputStream, SmallOutput, TaskEnd, TaskResult } from "../model/outcome.js";
 import type { OutputOptions, OutputPage, OutputPiece } from "../model/store.js";
 
+/** About so many rows of removed jobs are deleted in one batch, so that other writes do not wait for long. */
+export const REMOVED_IN_BATCH = 10_000;
+
 /** How a task ended, by the number that the tables have for it. */
 export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 

@@ -1,6 +1,6 @@
 /** Task ranges as rows, and how tasks that run again are divided into them; the same for both engines. */
 import { type Attempt, type JobId, TaskRangeId, type WorkerId } from "../model/ids.js";
-import type { Range } from "../model/ranges.js";
+import { difference, type Range, type Ranges, union } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 
 export interface TaskRangeRow {
@@ -45,6 +45,14 @@ export function joinRuns(runs: readonly AttemptRun[]): AttemptRun[] {
 /** Waiting, without failures and crashes, with the ids from `first` on. */
 export const taskRangesFromRuns = (runs: readonly AttemptRun[], job: JobId, first: TaskRangeId): TaskRange[] =>
   runs.map((run, at) => ({ ...run, id: TaskRangeId(first + at), job, failures: 0, crashes: 0, notBefore: 0 }));
+
+/** A task that has a result, unless its job is being removed: that begins with the first results. */
+export function firstRecorded(cursor: number, cancels: Ranges, taskRanges: Ranges): Range | undefined {
+  const [found] = difference({ first: 0, last: cursor - 1 }, union(cancels, taskRanges));
+  return found && { first: found.first, last: found.first };
+}
+
+export const BEING_REMOVED = "the job is being removed";
 
 /** Why these cannot run again; `holder` is another job that has the key of this one. */
 export function refusedRerun(runs: readonly AttemptRun[], max: number, holder: JobId | undefined): string | undefined {

@@ -95,8 +95,7 @@ export const remove = operation({
   perform: (core, given) =>
     core.jobs.withLock(given.job, async () => {
       const found = await requireJob(core, given.job);
-      const answer = found.ended === undefined ? undefined : await core.commit({ op: "remove", job: given.job });
-      if (answer?.op === "remove" && answer.removed) return {};
+      if (found.ended !== undefined && (await removeJobs(core, [given.job])).length > 0) return {};
       throw new LaboroError("LABORO_JOB_OPEN", `job ${given.job} has not ended: cancel it first`);
     }),
 });
@@ -123,12 +122,19 @@ export const clean = operation({
 
 /** Returns those that existed and had ended. */
 export async function removeJobs(core: Core, jobs: readonly JobId[]): Promise<readonly JobId[]> {
-  const removed: JobId[] = [];
-  for (const ids of batched(jobs)) {
-    const answers = await Promise.all(ids.map((id) => core.commit({ op: "remove", job: id })));
-    removed.push(...ids.filter((_, i) => answers[i]?.op === "remove" && answers[i].removed));
+  const removed = new Set<JobId>();
+  for (let left: readonly JobId[] = jobs; left.length > 0; ) {
+    const ids = left.slice(0, REMOVED_AT_ONCE);
+    const results = await Promise.all(ids.map((id) => core.commit({ op: "remove", job: id })));
+    const large = ids.filter((id, at) => {
+      const result = results[at];
+      if (result?.op !== "remove") return false;
+      if (result.removed) removed.add(id);
+      return result.more === true;
+    });
+    left = [...large, ...left.slice(REMOVED_AT_ONCE)];
   }
-  return removed;
+  return jobs.filter((id) => removed.has(id));
 }
 
 /** Newest first. */
@@ -143,8 +149,4 @@ export async function endedJobs(core: Core, given: s.ReadType<typeof cleanInput>
     before = page.next;
   } while (before !== undefined);
   return found.slice(keep);
-}
-
-function* batched(ids: readonly JobId[]): Generator<readonly JobId[]> {
-  for (let at = 0; at < ids.length; at += REMOVED_AT_ONCE) yield ids.slice(at, at + REMOVED_AT_ONCE);
 }

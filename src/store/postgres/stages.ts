@@ -209,6 +209,8 @@ export interface BatchContext {
   /** The job numbers given to submissions. */
   readonly jobNumbers: ReadonlyMap<WriteOf<"submit">, JobId>;
   readonly entries: EntryCache;
+  /** How many results of removed jobs may still be deleted. */
+  mayRemove: number;
 }
 
 /** Writes combined into one statement gave another result than they would one by one: the batch is rolled back and done one by one. */

@@ -3,7 +3,7 @@ import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";
 import type { Write, WriteResult } from "../../model/store.js";
-import { withOwnBytes } from "../result-rows.js";
+import { REMOVED_IN_BATCH, withOwnBytes } from "../result-rows.js";
 import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
@@ -56,6 +56,7 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
       workerNumbers: this.#workers.known,
       jobNumbers: this.#numbers.assigned,
       entries: this.#entries,
+      mayRemove: REMOVED_IN_BATCH,
     };
     const pending: Promise<unknown>[] = [lockRows(session, this.#writes)];
     if (this.#output !== undefined) {

@@ -7,6 +7,7 @@ import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
 import { OutputSegments, setAsideUnknownOutput } from "../output/output-segments.js";
+import { REMOVED_IN_BATCH } from "../result-rows.js";
 import type { TaskRangeRow } from "../task-range-rows.js";
 import { type Damage, keepDamaged, type LastCommit, LastCommitNote } from "./damage.js";
 import { type Database, inspectDatabase, openDatabase, type Statement } from "./database.js";
@@ -141,7 +142,7 @@ export class Engine {
     }
     if (written) this.#segments.sync();
 
-    const batch = { epoch: this.#epoch, now };
+    const batch = { epoch: this.#epoch, now, mayRemove: REMOVED_IN_BATCH };
     try {
       const results = this.#inTransaction(() => {
         const applied = writes.map((write) => this.#apply(write, batch));

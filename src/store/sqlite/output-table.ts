@@ -14,7 +14,6 @@ import type { TaskAttempt } from "./messages.js";
 
 const INSERT = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
 const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";
-const REMOVE = "DELETE FROM output WHERE job = ?";
 const FIND_SMALL = `
 SELECT output FROM result WHERE job = ?1 AND idx = ?2 AND attempt = ?3 AND output IS NOT NULL
 UNION ALL SELECT output FROM earlier_attempt WHERE job = ?1 AND idx = ?2 AND attempt = ?3 AND output IS NOT NULL`;
@@ -29,7 +28,6 @@ export class OutputTable {
   readonly #insert: Statement;
   readonly #find: Statement;
   readonly #findSmall: Statement;
-  readonly #remove: Statement;
   readonly #latest: Statement;
   /** Saved in this batch; the segments release them once it is durable. */
   readonly #savedInBatch: TaskAttempt[] = [];
@@ -41,7 +39,6 @@ export class OutputTable {
     this.#insert = db.prepare(INSERT);
     this.#find = db.prepare(FIND);
     this.#findSmall = db.prepare(FIND_SMALL);
-    this.#remove = db.prepare(REMOVE);
     this.#latest = db.prepare(LATEST);
   }
 
@@ -56,8 +53,8 @@ export class OutputTable {
     for (const { index, attempt } of this.#segments.unreleased(job)) this.#saveReference(job, index, attempt);
   }
 
+  /** Its references are gone. */
   remove(job: JobId): void {
-    this.#remove.run(job);
     this.#removed.push(job);
   }
 

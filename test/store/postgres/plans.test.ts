@@ -9,7 +9,7 @@ import { ENTRIES } from "../../../src/store/postgres/entry-cache.js";
 import { HEARTBEAT, JOB_SUMMARIES } from "../../../src/store/postgres/group.js";
 import { conditionsOf, JOB, KEEP_OVER, OWN_KEEP_OVER, pageOfJobs } from "../../../src/store/postgres/job-rows.js";
 import { ADD_STARTS, EDITED_LIMITS, LIMIT_USE } from "../../../src/store/postgres/limit-rows.js";
-import { CANCEL, HOLD, LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
+import { CANCEL, HOLD, LOCK_ENDING_JOBS, REMOVE, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
 import { ADOPT, CLAIM, HELD } from "../../../src/store/postgres/operations/claim.js";
 import { NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/edit.js";
 import { leaseStatement, RELEASE } from "../../../src/store/postgres/operations/lease.js";
@@ -124,6 +124,7 @@ const BATCH: readonly (readonly [string, string])[] = [
   ["held", HELD],
   ["cancel", CANCEL],
   ["hold", HOLD],
+  ["remove", REMOVE],
   ["beat", HEARTBEAT],
   ["lock schedules", LOCK_SCHEDULES],
   ["change schedules", CHANGE_SCHEDULES],

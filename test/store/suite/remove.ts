@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
 import type { Job } from "../../../src/model/job.js";
+import type { TaskRange } from "../../../src/model/store.js";
 import { ANN, Broker, chunk, type MakeStore, NOW, newRangeIds, result, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 999 };
@@ -62,6 +63,46 @@ export function describeRemove(make: MakeStore): void {
       const { job } = await broker.submit();
       expect(job.id).toBeGreaterThan(gone.id);
       await broker.store.close();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
+  it("removes a large job in several writes, the first results first, and lets none of it run again meanwhile", async () => {
+    const harness = await make();
+    try {
+      let broker = await Broker.at(harness.handle());
+      const count = 25_000;
+      const { job, taskRange } = await broker.submit({ count }, count, Array(count).fill("entry"));
+      const claimed = await broker.claim(taskRange as TaskRange, 0, count - 1);
+      const all = Array.from({ length: count }, (_, index) => result(index));
+      await broker.settle(claimed, all);
+      const small = await ended(broker);
+      let writes = 0;
+      for (let removed = false; !removed; writes++) {
+        const writesOfBatch = [job.id, small.id].map((id) => ({ op: "remove", job: id }) as const);
+        const [large, other] = await broker.store.commit(writesOfBatch, NOW);
+        if (writes === 0) {
+          if (large?.op === "remove" && large.removed) return;
+          expect([large, other]).toEqual([1, 2].map(() => ({ op: "remove", removed: false, more: true })));
+          // The broker may die between two of the writes.
+          await broker.store.close();
+          broker = await Broker.at(harness.handle());
+          expect((await broker.job(job)).ended).toBeDefined();
+          expect((await broker.store.results(job.id, { from: 0, limit: 1 })).results[0]?.index).toBeGreaterThan(5_000);
+          expect(await broker.rerun(job.id, ["succeeded"])).toMatchObject({
+            count: 0,
+            refused: "the job is being removed",
+          });
+        }
+        removed = large?.op === "remove" && large.removed;
+        expect(writes).toBeLessThan(10);
+      }
+      expect(writes).toBeGreaterThan(2);
+      await broker.write({ op: "remove", job: small.id });
+      for (const gone of [job, small]) await expectNothingOf(broker, gone);
+      await broker.store.close();
+      harness.check?.();
     } finally {
       await harness.dispose();
     }

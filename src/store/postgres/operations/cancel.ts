@@ -69,20 +69,50 @@ export async function hold(batch: BatchContext, { at, write }: IndexedWrite<"hol
   batch.writeResults[at] = { op, found: rows.length > 0 };
 }
 
-/** Deletes an ended job with all its rows. It has no task ranges: every task of it is recorded. */
-const TABLES = ["job_state", "job_counters", "result", "earlier_attempt", "entry_chunk", "output"];
+/** By what the rows of a job are ordered, and how many are deleted for one result: bytes are large. */
+const TABLES = [
+  { table: "result", order: "idx", share: 1 },
+  { table: "earlier_attempt", order: "idx, attempt", share: 1 },
+  { table: "entry_chunk", order: "first", share: 0.01 },
+  { table: "output", order: "idx, attempt, start_offset", share: 0.1 },
+] as const;
 
+/**
+ * Deletes an ended job with all its rows, or the first of them where there are many. It has no task ranges: every task of it is recorded.
+ * $1 job, $2 how many results at most.
+ */
 export const REMOVE = `
-WITH gone AS (
-  DELETE FROM laboro.job
-  WHERE id = $1::bigint AND (SELECT ended_at FROM laboro.job_state WHERE job = $1::bigint) IS NOT NULL AND ${OWN_EPOCH} > 0 RETURNING id),
-${TABLES.map((table) => `${table}_gone AS (DELETE FROM laboro.${table} WHERE job = $1::bigint AND EXISTS (SELECT 1 FROM gone))`).join(",\n")}
-SELECT id FROM gone`;
+WITH ended AS MATERIALIZED (SELECT job FROM laboro.job_state WHERE job = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0),
+${TABLES.map(
+  ({ table, order, share }) => `
+${table}_gone AS (
+  DELETE FROM laboro.${table} WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM laboro.${table} WHERE job = (SELECT job FROM ended) ORDER BY ${order} LIMIT ceil($2::int * ${share})))
+  RETURNING job)`,
+).join(",")},
+sizes AS MATERIALIZED (SELECT ${TABLES.map(({ table }) => `(SELECT count(*) FROM ${table}_gone)::int AS ${table}`).join(", ")}),
+over AS MATERIALIZED (SELECT job FROM ended, sizes WHERE ${TABLES.map(({ table, share }) => `${table} < ceil($2::int * ${share})`).join(" AND ")}),
+gone AS (DELETE FROM laboro.job WHERE id = (SELECT job FROM over) RETURNING id),
+state_gone AS (DELETE FROM laboro.job_state WHERE job = (SELECT job FROM over)),
+counters_gone AS (DELETE FROM laboro.job_counters WHERE job = (SELECT job FROM over))
+SELECT (SELECT id FROM gone) IS NOT NULL AS removed, (SELECT job FROM ended) IS NOT NULL AS ended,
+  ${TABLES.map(({ table, share }) => `ceil(${table} / ${share})`).join(" + ")} AS cost
+FROM sizes`;
+
+interface RemovedRow {
+  readonly removed: boolean;
+  readonly ended: boolean;
+  readonly cost: number;
+}
 
 export async function remove(batch: BatchContext, { at, write }: IndexedWrite<"remove">): Promise<void> {
-  const rows = await batch.session.send(REMOVE, [write.job]);
-  batch.entries.delete(write.job);
-  batch.writeResults[at] = { op: write.op, removed: rows.length > 0 };
+  const { op, job } = write;
+  batch.entries.delete(job);
+  const [row] =
+    batch.mayRemove > 0 ? await batch.session.send<RemovedRow>(REMOVE, [job, batch.mayRemove]) : [undefined];
+  batch.mayRemove -= Number(row?.cost ?? 0);
+  const more = row === undefined || (row.ended && !row.removed);
+  batch.writeResults[at] = more ? { op, removed: false, more } : { op, removed: row.removed };
 }
 
 // The counters of jobs after a stage, and the end of jobs without open tasks.

@@ -15,7 +15,14 @@ import {
 } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
 import { stateNumber } from "../../result-rows.js";
-import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../task-range-rows.js";
+import {
+  type AttemptRun,
+  BEING_REMOVED,
+  firstRecorded,
+  joinRuns,
+  refusedRerun,
+  taskRangesFromRuns,
+} from "../../task-range-rows.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
 import { RESULT_COLUMNS } from "../result-columns.js";
 import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
@@ -86,7 +93,10 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
     candidates.length === 0 ? [] : await session.send<AttemptRun>(RUNS, [...rangeParameters(job, candidates), states]);
   const runs = joinRuns([...ran, ...(await byLastAttempt(batch, job, unrun))]);
   const holder = row.key === null ? undefined : await holderOf(batch, row.key);
-  const refused = refusedRerun(runs, idCount, holder === job ? undefined : holder);
+  const first = firstRecorded(row.cursor, rangesFrom(row.cancels), rangesFrom(row.held));
+  const recorded = first && (await session.send(RECORDED, rangeParameters(job, [first])));
+  const removed = recorded?.length === 0;
+  const refused = removed ? BEING_REMOVED : refusedRerun(runs, idCount, holder === job ? undefined : holder);
   const taskRanges = refused === undefined ? taskRangesFromRuns(runs, job, write.rangeId) : [];
   if (taskRanges.length > 0) {
     await reopen(batch, job, candidates, states, taskRanges, countOf(unrun));

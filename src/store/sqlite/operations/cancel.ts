@@ -59,14 +59,31 @@ export function prepareHold(db: Database): Operation<"hold"> {
   return ({ op, job, held }) => ({ op, found: hold.run(held ? 1 : 0, job).changes > 0 });
 }
 
-const TABLES = ["result", "earlier_attempt", "entry_chunk", "task_range"];
+/** By what the rows of a job are ordered, and how much one counts: a chunk of entries is large. */
+const TABLES = [
+  { table: "result", order: "idx", cost: 1 },
+  { table: "earlier_attempt", order: "idx", cost: 1 },
+  { table: "output", order: "idx", cost: 1 },
+  { table: "entry_chunk", order: "first", cost: 100 },
+] as const;
+
+const removeFirst = ({ table, order }: (typeof TABLES)[number]): string => `
+DELETE FROM ${table} WHERE job = ?1 AND ${order} <= (
+  SELECT max(${order}) FROM (SELECT ${order} FROM ${table} WHERE job = ?1 ORDER BY ${order} LIMIT ?2))`;
 
 export function prepareRemove(db: Database, jobCounters: JobCounters, output: OutputTable): Operation<"remove"> {
-  const removals = TABLES.map((table) => db.prepare(`DELETE FROM ${table} WHERE job = ?`));
+  const removals = TABLES.map((table) => ({ statement: db.prepare(removeFirst(table)), cost: table.cost }));
+  const removeTaskRanges = db.prepare("DELETE FROM task_range WHERE job = ?");
   const removeJob = db.prepare("DELETE FROM job WHERE id = ?");
-  return ({ op, job }) => {
+  return ({ op, job }, batch) => {
     if (jobCounters.add(job, NOTHING)?.ended === undefined) return { op, removed: false };
-    for (const removal of removals) removal.run(job);
+    for (const { statement, cost } of removals) {
+      const max = Math.floor(batch.mayRemove / cost);
+      const { changes } = statement.run(job, max);
+      batch.mayRemove -= changes * cost;
+      if (changes >= max) return { op, removed: false, more: true };
+    }
+    removeTaskRanges.run(job);
     removeJob.run(job);
     output.remove(job);
     jobCounters.remove(job);

@@ -20,6 +20,8 @@ import { prepareSubmit } from "./submit.js";
 export interface BatchContext {
   readonly epoch: Epoch;
   readonly now: number;
+  /** How many rows of removed jobs may still be deleted. */
+  mayRemove: number;
 }
 
 /** One kind of write, with its statements prepared. */

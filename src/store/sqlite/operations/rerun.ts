@@ -16,7 +16,14 @@ import {
 } from "../../../model/ranges.js";
 import type { Write } from "../../../model/store.js";
 import { STATES } from "../../result-rows.js";
-import { type AttemptRun, joinRuns, refusedRerun, taskRangesFromRuns } from "../../task-range-rows.js";
+import {
+  type AttemptRun,
+  BEING_REMOVED,
+  firstRecorded,
+  joinRuns,
+  refusedRerun,
+  taskRangesFromRuns,
+} from "../../task-range-rows.js";
 import type { Database } from "../database.js";
 import type { OutputTable } from "../output-table.js";
 import { RESULT_COLUMNS, type StateQuery, stateQuery } from "../result-table.js";
@@ -70,7 +77,9 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
     const ran = candidates.flatMap((range) => results.runs(job, range, ends));
     const runs = joinRuns([...ran, ...byLastAttempt(job, unrun)]);
     const holder = row.key === null ? undefined : keys.holder(row.key, now);
-    const refused = refusedRerun(runs, idCount, holder === job ? undefined : holder);
+    const first = firstRecorded(row.cursor, cancels, normalize(taskRangesOf.all(job)));
+    const removed = first !== undefined && results.recorded(job, first).length === 0;
+    const refused = removed ? BEING_REMOVED : refusedRerun(runs, idCount, holder === job ? undefined : holder);
 
     if (runs.length > 0 && refused === undefined) {
       const less = candidates.map((range) => results.moveToEarlierAttempts(job, range, ends)).reduce(sum);
