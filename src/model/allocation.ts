@@ -165,8 +165,16 @@ export function allocationOfTags(tags: readonly string[]): { name: string; numbe
   return undefined;
 }
 
-/** A worker ends so long before its allocation does: what runs then is returned to the queue in order. */
-export const lifetimeOf = ({ timeLimitMs }: AllocatorSpec): number =>
-  timeLimitMs - Math.min(5 * MINUTE_MS, Math.max(MINUTE_MS / 2, timeLimitMs * 0.05));
+/** Of the last part of its time: what still runs then is stopped and returned to the queue in order. */
+const STOP_MS = 20_000;
+
+const marginOf = ({ timeLimitMs }: AllocatorSpec): number =>
+  Math.min(5 * MINUTE_MS, Math.max(MINUTE_MS / 2, timeLimitMs * 0.05));
+
+/** A worker takes no more tasks when so much of its allocation has passed. */
+export const lifetimeOf = (spec: AllocatorSpec): number => spec.timeLimitMs - marginOf(spec);
+
+/** After that, those that it has may run on for so long. */
+export const lifetimeGraceOf = (spec: AllocatorSpec): number => marginOf(spec) - STOP_MS;
 
 export const isLive = ({ state }: Allocation): boolean => state !== "ended";

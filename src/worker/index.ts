@@ -91,6 +91,8 @@ export interface WorkerOptions {
   readonly loadFile?: string;
   /** The worker stops in order after this time. It starts no task whose time limit is longer than the time left. */
   readonly lifetimeMs?: number;
+  /** How long tasks and requests may run on when the lifetime is over; none if absent: they are stopped at once. */
+  readonly lifetimeGraceMs?: number;
   /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
   /** How long a task or handler has to end after it was cancelled, past its time limit or when the worker stops; 5 s if absent. */
@@ -220,7 +222,9 @@ function openWorker(options: WorkerOptions): Worker {
   const files = new JobFiles(join(dir, "files"), capacity.hiddenDevicesEnv, options.missingDir);
   const name = options.name ?? `${hostname()}:${process.pid}`;
   const lifetime =
-    options.lifetimeMs === undefined ? undefined : new Lifetime(options.lifetimeMs, now, () => leave("lifetime"));
+    options.lifetimeMs === undefined
+      ? undefined
+      : new Lifetime(options.lifetimeMs, now, () => leave("lifetime", options.lifetimeGraceMs ?? 0));
   const memory = memoryWatch(options, log, () => agent);
   const agent = new Agent(
     {
@@ -256,7 +260,7 @@ function openWorker(options: WorkerOptions): Worker {
         options.onRefused?.(error);
       },
       onUnreachable: (error, rounds) => options.onUnreachable?.(error, rounds),
-      onStop: (now) => leave("broker", !now),
+      onStop: (now) => leave("broker", now ? 0 : undefined),
     },
     results,
   );
@@ -281,11 +285,10 @@ function openWorker(options: WorkerOptions): Worker {
     })();
     return stopping;
   };
-  const leave = (reason: StopReason, finish = reason !== "lifetime"): void => {
+  const leave = (reason: StopReason, graceMs = Number.POSITIVE_INFINITY): void => {
     const first = stopping === undefined;
     if (first) log.info({ reason }, "the worker stops");
-    // At the end of its lifetime there is no time left for tasks to end by themselves.
-    const stopped = stop(finish ? { graceMs: Number.POSITIVE_INFINITY } : { finish: false });
+    const stopped = stop(graceMs > 0 ? { graceMs } : { finish: false });
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
   const handleModule = async (module: URL, threads: ThreadOptions = {}): Promise<readonly string[]> => {

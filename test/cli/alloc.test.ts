@@ -82,9 +82,10 @@ slurm accepts it: Job 1 to start at 2026-01-01T00:00:00 using 1 processors on no
 #!/bin/sh
 # Allocation short.1 of laboro: a worker for as long as the allocation lasts. Written by the broker.
 unset LABORO_BROKER LABORO_DATA LABORO_TOKEN
+laboro_start=$(date +%s)
 module load R
-set -- NODE DIR/files/STORE/laboro-worker-VERSION.cjs --join @DIR/files/STORE/join.url --pool default --slots 4 --lifetime 3420s --idle-timeout 300s --tag allocation:short.1
-exec srun --kill-on-bad-exit=0 --cpus-per-task=4 sh -c 'trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-$SLURM_JOB_ID.$SLURM_PROCID; "$@" --dir "$dir" --name "$0.$SLURM_PROCID"; code=$?; rm -rf "$dir"; exit $code' short.1 "$@"
+set -- NODE DIR/files/STORE/laboro-worker-VERSION.cjs --join @DIR/files/STORE/join.url --pool default --slots 4 --lifetime-grace 160s --idle-timeout 300s --tag allocation:short.1
+exec srun --kill-on-bad-exit=0 --cpus-per-task=4 sh -c 'past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((3420-past)); [ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }; trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-$SLURM_JOB_ID.$SLURM_PROCID; "$@" --lifetime "\${left}s" --dir "$dir" --name "$0.$SLURM_PROCID"; code=$?; rm -rf "$dir"; exit $code' short.1 "$laboro_start" "$@"
 `,
     );
     expect(slurm.jobs).toEqual([]);

@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -27,22 +28,33 @@ echo "$me $*" >> calls
 if [ -f "$me.fails" ]; then . "./$me.fails"; fi
 `;
 
+/** Each job is a file, jobs/ID: its state, reason and script. */
 const COMMANDS = {
-  sbatch: `for script; do :; done
+  sbatch: `for script; do case "$script" in --output=*) output=${"$"}{script#--output=};; esac; done
 case " $* " in *" --test-only "*) echo "sbatch: Job 1 to start at 2026-01-01T00:00:00 using 1 processors on nodes n1 in partition debug" >&2; exit 0;; esac
 id=$(( $(cat last 2>/dev/null || echo 0) + 1 )); echo $id > last
-echo "$id|PENDING|Priority|$script" >> queue
+note() { echo "$1|$script" > jobs/$id.new && mv jobs/$id.new jobs/$id; }
+note "PENDING|Priority"
+if [ -f runs ]; then (
+  SLURM_JOB_ID=$id SLURM_PROCID=0 setsid "$script" > "$output" 2>&1 < /dev/null & echo $! > $id.pid
+  note "RUNNING|None"
+  if wait $!; then end=COMPLETED; else end=FAILED; fi
+  case $(cat jobs/$id) in RUNNING*) note "$end|None";; esac
+) > /dev/null 2>&1 & fi
 echo $id
 `,
-  squeue: "cat queue 2>/dev/null; exit 0\n",
-  scancel: 'for id; do sed -i "s/^$id|[A-Z]*|[^|]*|/$id|CANCELLED|None|/" queue; done\n',
+  squeue: `cd jobs && for id in $(ls | grep -v new | sort -n); do echo "$id|$(cat $id)"; done; exit 0\n`,
+  scancel: `for id; do
+  [ -f jobs/$id ] && sed -i "s/^[A-Z]*|[^|]*|/CANCELLED|None|/" jobs/$id
+  [ -f $id.pid ] && kill -TERM -$(cat $id.pid) 2>/dev/null
+done; exit 0\n`,
 };
 
 export class SlurmStandIn {
   readonly dir = mkdtempSync(join(tmpdir(), "laboro-slurm-"));
 
   constructor() {
-    mkdirSync(join(this.dir, "bin"));
+    mkdirSync(join(this.dir, "bin", "jobs"), { recursive: true });
     for (const [name, body] of Object.entries(COMMANDS)) {
       writeFileSync(this.#path(name), `${HEAD}${body}`);
       chmodSync(this.#path(name), 0o755);
@@ -51,6 +63,7 @@ export class SlurmStandIn {
     process.env.PATH = `${join(this.dir, "bin")}${delimiter}${before}`;
     atEnd(async () => {
       process.env.PATH = before;
+      for (const { id } of this.jobs) this.kill(id);
       rmSync(this.dir, { recursive: true, force: true });
     });
   }
@@ -79,24 +92,45 @@ export class SlurmStandIn {
   }
 
   get jobs(): { readonly id: string; readonly state: string; readonly reason: string; readonly script: string }[] {
-    if (!existsSync(this.#path("queue"))) return [];
-    const lines = readFileSync(this.#path("queue"), "utf8").trim().split("\n").filter(Boolean);
-    return lines.map((line) => {
-      const [id = "", state = "", reason = "", script = ""] = line.split("|");
-      return { id, state, reason, script };
-    });
+    const ids = readdirSync(this.#path("jobs")).filter((name) => /^\d+$/.test(name));
+    return ids
+      .sort((a, b) => Number(a) - Number(b))
+      .map((id) => {
+        const [state = "", reason = "", script = ""] = readFileSync(this.#path(`jobs/${id}`), "utf8")
+          .trim()
+          .split("|");
+        return { id, state, reason, script };
+      });
   }
 
   /** The job is in this state from now on; undefined: Slurm has forgotten it. */
-  set(id: string, state: string | undefined, reason = "None"): void {
-    const lines = this.jobs.flatMap((job) =>
-      job.id !== id
-        ? [`${job.id}|${job.state}|${job.reason}|${job.script}`]
-        : state === undefined
-          ? []
-          : [`${id}|${state}|${reason}|${job.script}`],
-    );
-    writeFileSync(this.#path("queue.new"), lines.map((line) => `${line}\n`).join(""));
-    renameSync(this.#path("queue.new"), this.#path("queue"));
+  set(
+    id: string,
+    state: string | undefined,
+    reason = "None",
+    script = this.jobs.find((job) => job.id === id)?.script,
+  ): void {
+    const path = this.#path(`jobs/${id}`);
+    if (state === undefined) rmSync(path);
+    else {
+      writeFileSync(`${path}.new`, `${state}|${reason}|${script}\n`);
+      renameSync(`${path}.new`, path);
+    }
+  }
+
+  /** From now on the job scripts are run, as soon as they are asked for. */
+  runJobs(): void {
+    writeFileSync(this.#path("runs"), "");
+  }
+
+  /** Every process of the job ends at once, as if its node had. */
+  kill(id: string): void {
+    const path = this.#path(`${id}.pid`);
+    if (!existsSync(path)) return;
+    try {
+      process.kill(-Number(readFileSync(path, "utf8")), "SIGKILL");
+    } catch {
+      // It has ended.
+    }
   }
 }

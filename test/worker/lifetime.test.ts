@@ -25,6 +25,39 @@ describe("a worker with a lifetime", () => {
     expect(await resultsOf(job)).toMatchObject([{ worker: "long", attempt: 2 }]);
   });
 
+  it("with a grace takes no more tasks when it is over, and lets those that run end", async () => {
+    const { broker, client, worker } = await openShop();
+    const before = await client.submit({ recipe: sleep(1.5) });
+    let why: StopReason | undefined;
+    worker({
+      ...{ name: "short", lifetimeMs: 500, lifetimeGraceMs: 30_000 },
+      onStopped: (reason) => {
+        why = reason;
+      },
+    });
+    await until("it has the task", async () => (await client.workers()).some(({ tasks }) => tasks === 1));
+    await until("it leaves", () => [...broker.core.state.workers.values()].some(({ leaving }) => leaving));
+    const after = await client.submit({ recipe: sleep(0) });
+    expect(await before.wait()).toBe("succeeded");
+    await until("its lifetime is over", () => why === "lifetime");
+    expect([(await resultsOf(before))[0], (await after.info()).ended]).toMatchObject([{ worker: "short" }, undefined]);
+  });
+
+  it("with a grace stops what still runs at its end, at no cost", async () => {
+    const { client, worker } = await openShop();
+    const job = await client.submit({ recipe: sleep(60), crashLimit: 1 });
+    let why: StopReason | undefined;
+    worker({
+      ...{ lifetimeMs: 500, lifetimeGraceMs: 1_000, cancelGraceMs: 300 },
+      onStopped: (reason) => {
+        why = reason;
+      },
+    });
+    await until("it has the task", async () => (await client.workers()).some(({ tasks }) => tasks === 1));
+    await until("its lifetime is over", () => why === "lifetime");
+    expect((await job.info()).ended).toBeUndefined();
+  });
+
   it("lets tasks end on their own only as long as it lasts", async () => {
     const { client, worker } = await openShop();
     const job = await client.submit({ recipe: sleep(60) });

@@ -1,5 +1,5 @@
 /** What an allocation runs: the request to the batch system, and the job script, which starts a worker on each node. */
-import { type AllocatorSpec, allocationTag, lifetimeOf } from "../../model/allocation.js";
+import { type AllocatorSpec, allocationTag, lifetimeGraceOf, lifetimeOf } from "../../model/allocation.js";
 import type { AllocationFiles } from "./allocation-files.js";
 import type { AskRequest, BatchManager } from "./batch-manager.js";
 
@@ -20,26 +20,31 @@ export function scriptText(
   const worker = [
     ...[process.execPath, files.worker],
     ...["--join", `@${files.joinUrl}`, "--pool", pool, "--slots", String(slots)],
-    ...["--lifetime", `${Math.floor(lifetimeOf(spec) / 1000)}s`],
+    ...["--lifetime-grace", `${Math.floor(lifetimeGraceOf(spec) / 1000)}s`],
     ...["--idle-timeout", `${Math.ceil(idleTimeoutMs / 1000)}s`],
     ...[allocationTag(name, number), ...tags].flatMap((tag) => ["--tag", tag]),
     ...Object.entries(resources).flatMap(([resource, amount]) => ["--resource", `${resource}=${amount}`]),
   ];
   const own = `${name}.${number}`;
   const launcher = nodes === 1 ? "" : `${words.onEachNode(slots)} `;
+  const lifetime = Math.floor(lifetimeOf(spec) / 1000);
   // A shell on each node removes the directory of the worker. The batch system sends SIGTERM to the worker, too: the shell outlives it.
+  // The time of the allocation runs since before the first line of the script.
   const start = [
+    `past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((${lifetime}-past))`,
+    '[ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }',
     `trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-${words.jobId}.${words.node}`,
-    `"$@" --dir "$dir" --name "$0${nodes === 1 ? "" : `.${words.node}`}"`,
+    `"$@" --lifetime "\${left}s" --dir "$dir" --name "$0${nodes === 1 ? "" : `.${words.node}`}"`,
     'code=$?; rm -rf "$dir"; exit $code',
   ].join("; ");
   return [
     "#!/bin/sh",
     `# Allocation ${own} of laboro: a worker for as long as the allocation lasts. Written by the broker.`,
     "unset LABORO_BROKER LABORO_DATA LABORO_TOKEN",
+    "laboro_start=$(date +%s)",
     ...(before === undefined ? [] : [before]),
     `set -- ${worker.map(quoted).join(" ")}`,
-    `exec ${launcher}sh -c ${quoted(start)} ${own} "$@"`,
+    `exec ${launcher}sh -c ${quoted(start)} ${own} "$laboro_start" "$@"`,
     "",
   ].join("\n");
 }

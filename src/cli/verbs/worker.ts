@@ -48,6 +48,7 @@ interface Options {
   readonly minMemory?: number;
   readonly maxLoad?: PerCores;
   readonly lifetime?: number;
+  readonly lifetimeGrace?: number;
   readonly idleTimeout?: number;
   readonly cancelGrace?: number;
   readonly stopGrace?: number;
@@ -101,6 +102,7 @@ export function worker(): Command {
       parsePerCores,
     )
     .option("--lifetime <duration>", "stop gracefully after this time, such as 1h30m or 01:30:00", parseDuration)
+    .option("--lifetime-grace <duration>", "then let tasks run on for this long (default: 0s)", parseDuration)
     .option("--idle-timeout <duration>", "stop gracefully after this long without a task", parseDuration)
     .option(
       "--cancel-grace <duration>",
@@ -172,7 +174,8 @@ async function run(options: Options): Promise<void> {
     printLines(`worker ${name} has stopped: ${why}`);
     process.exit(code);
   };
-  const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace, missingDir, tunnels } = options;
+  const { pool, reserveRequests, minMemory, lifetime, lifetimeGrace, idleTimeout, cancelGrace, missingDir, tunnels } =
+    options;
   let everJoined = false;
   let offlineSince = now();
   /** A message says already that no broker answers. */
@@ -191,6 +194,7 @@ async function run(options: Options): Promise<void> {
     ...(minMemory === undefined ? {} : { minMemory }),
     ...(options.maxLoad === undefined ? {} : { maxLoad: options.maxLoad(availableParallelism()) }),
     ...(lifetime === undefined ? {} : { lifetimeMs: lifetime }),
+    ...(lifetimeGrace === undefined ? {} : { lifetimeGraceMs: lifetimeGrace }),
     ...(idleTimeout === undefined ? {} : { idleTimeoutMs: idleTimeout }),
     ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
     ...(missingDir === undefined ? {} : { missingDir }),
@@ -266,6 +270,7 @@ const NON_FUQ_OPTIONS = [
   "minMemory",
   "maxLoad",
   "lifetime",
+  "lifetimeGrace",
   "idleTimeout",
   "stopGrace",
   "offlineTimeout",

@@ -1,5 +1,5 @@
 /** Allocators of a broker beside commands that stand in for Slurm's. The tests play the allocations' workers. */
-import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { AllocationRules } from "../../../src/broker/alloc/decide.js";
@@ -157,7 +157,7 @@ describe("an allocator", () => {
     await work(client);
     await logs(client, "lost: sbatch gave no job id");
     const { output } = (await client.allocators.get("a")).allocations[0] ?? { output: "" };
-    writeFileSync(join(slurm.dir, "bin", "queue"), `77|PENDING|None|${join(output, "..", "job.sh")}\n`);
+    slurm.set("77", "PENDING", "None", join(output, "..", "job.sh"));
     await logs(client, "queued: job 77 was found in the queue");
     expect((await client.allocators.get("a")).allocations).toMatchObject([{ number: 1, id: "77", state: "queued" }]);
   });
@@ -319,3 +319,30 @@ const BAD: readonly (readonly [object, string])[] = [
   [{ resources: { slots: 3 } }, "resources: expected names such as gpu"],
   [{ tags: ["a b"] }, "tags[0]: expected one word such as big"],
 ];
+
+describe("the worker of an allocation", () => {
+  it("has the time that its start has left of the allocation", async () => {
+    const shop = await openSite();
+    shop.slurm.runJobs();
+    // One minute, of which the last half is for tasks to end.
+    await add(shop, { timeLimitMs: 60_000, before: "laboro_start=$((laboro_start - 10))" });
+    const job = await work(shop.client);
+    expect(await job.wait()).toBe("succeeded");
+    const [worker] = [...shop.broker.core.state.workers.values()];
+    const left = (worker?.profile.leavesAt ?? 0) - Date.now();
+    expect([worker?.profile.name, left > 10_000, left <= 20_000]).toEqual(["a.1", true, true]);
+    const [{ script } = { script: "" }] = shop.slurm.jobs;
+    expect(readFileSync(script, "utf8")).toContain(" --lifetime-grace 10s ");
+  });
+
+  it("is not started where its start has left no time, and the log says so", async () => {
+    const shop = await openSite();
+    shop.slurm.runJobs();
+    await add(shop, { timeLimitMs: 60_000, before: "laboro_start=$((laboro_start - 30))" });
+    await work(shop.client);
+    await logs(
+      shop.client,
+      "no worker has joined; its output ends with: no time is left for a worker: its start took 30 s",
+    );
+  });
+});
