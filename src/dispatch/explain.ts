@@ -7,7 +7,7 @@ import { ALL, type TaskKind } from "../model/recipe.js";
 import { tasksText } from "../model/task-numbers.js";
 import { type LimitState, spareRuns } from "./limits.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
-import { canRun, meets, mostOf, whyNotTaking } from "./signature.js";
+import { availableOf, canRun, meets, mostOf, whyNotTaking } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
@@ -65,7 +65,7 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   if (signature.reservation !== undefined) {
     return `it needs more than any worker has free; ${signature.reservation.worker.profile.name} is reserved for it`;
   }
-  const [available] = signature.available;
+  const [available] = availableOf(signature);
   if (available !== undefined && !hasTimeFor(available, job, now))
     return `${available.profile.name} has free slots, but ends before the time ${job.job.limits.timeRequestMs === undefined ? "limit" : "request"} of this task`;
   if (available?.standing === "suspended" && available.assigned > 0)

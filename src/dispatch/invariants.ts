@@ -30,7 +30,9 @@ export function checkInvariants(state: State): void {
       const fits = capable && fitCount(worker, signature) > 0;
       assertSame(`${where}: ${worker.profile.name} capable`, signature.capable.has(worker), capable);
       assertSame(`${where}: ${worker.profile.name} in capableOf`, worker.capableOf.has(signature), capable);
-      assertSame(`${where}: ${worker.profile.name} available`, signature.available.has(worker), fits);
+      const indexed = !signature.dormant;
+      assertSame(`${where}: ${worker.profile.name} in indexedIn`, worker.indexedIn.has(signature), indexed && capable);
+      assertSame(`${where}: ${worker.profile.name} available`, signature.available.has(worker), indexed && fits);
     }
     if (signature.capacity !== undefined) {
       const capacity = [...signature.capable].reduce((sum, worker) => sum + maxFitCount(worker, signature), 0);
@@ -40,6 +42,7 @@ export function checkInvariants(state: State): void {
     if (signature.available.size > 0)
       assertSame(`${where}: least recently used on top`, signature.available.peek()?.lastUse, oldest);
     const waits = signature.jobs.size > 0 || signature.requests.size > 0;
+    assertSame(`${where}: dormant although work waits`, signature.dormant && waits, false);
     const open = signature.full === undefined;
     assertSame(`${where}: active`, state.active.has(signature), waits && signature.capable.size > 0 && open);
     checkReservation(state, signature);

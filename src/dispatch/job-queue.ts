@@ -8,7 +8,7 @@ import type { Decisions } from "./decisions.js";
 import { releasedOf } from "./each.js";
 import { leaseForFreeSlots, leaseSizeByFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
 import { isLimitedByStore, spareRuns } from "./limits.js";
-import { updateActive } from "./signature.js";
+import { updateActive, wake } from "./signature.js";
 import {
   type JobState,
   newTaskRangeId,
@@ -234,15 +234,23 @@ export function releaseLimited(state: State, out: Decisions, job: JobState): voi
 
 /** The job begins to wait: level with those that it will compete with. */
 function raiseToShareLevel(job: JobState): void {
-  job.served = Math.max(job.served, job.signature.shareLevels.get(job.job.priority) ?? 0);
+  wake(job.signature);
+  job.served = Math.max(job.served, job.signature.shareLevels.get(job.job.priority)?.level ?? 0);
 }
 
 /** `count` tasks of the job were assigned to this worker. */
-export function charge(job: JobState, worker: WorkerState, count: number): void {
+export function charge({ uses: at }: State, job: JobState, worker: WorkerState, count: number): void {
   const { priority, requirement } = job.job;
   job.served += count * requirement.needs.slots;
-  worker.shareLevels.set(priority, job.served);
-  for (const signature of worker.capableOf) signature.shareLevels.set(priority, job.served);
+  const share = { level: job.served, at };
+  worker.shareLevels.set(priority, share);
+  for (const signature of worker.indexedIn) signature.shareLevels.set(priority, share);
+}
+
+/** What the worker served while the signature was dormant. */
+export function mergeShareLevels(signature: Signature, worker: WorkerState): void {
+  for (const [priority, share] of worker.shareLevels)
+    if (share.at >= (signature.shareLevels.get(priority)?.at ?? 0)) signature.shareLevels.set(priority, share);
 }
 
 /** Tasks came back that never ran. The caller puts the job in its place again. */
@@ -255,8 +263,8 @@ export function refund(job: JobState, count: number): void {
  * worker to itself until it caught up.
  */
 export function copyShareLevels(signature: Signature, worker: WorkerState): void {
-  for (const [priority, level] of worker.shareLevels) {
-    signature.shareLevels.set(priority, Math.max(level, signature.shareLevels.get(priority) ?? 0));
+  for (const [priority, share] of worker.shareLevels) {
+    if (share.level > (signature.shareLevels.get(priority)?.level ?? 0)) signature.shareLevels.set(priority, share);
   }
   if (worker.shareLevels.size === 0) return;
   for (const job of [...signature.jobs]) {

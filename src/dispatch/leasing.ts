@@ -21,7 +21,7 @@ import { countOf } from "../model/ranges.js";
 import type { Decisions } from "./decisions.js";
 import { releasedOf } from "./each.js";
 import { isLimitedByStore, spareRuns } from "./limits.js";
-import { fitCount, maxFitCount } from "./signature.js";
+import { availableOf, fitCount, maxFitCount } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State } from "./state.js";
 
 const LEASED_WORK_MS = 500;
@@ -83,7 +83,7 @@ export function stuckJobs(state: State): JobState[] {
   return [...state.jobs.values()].filter((job) => {
     const { signature, ready } = job;
     return (
-      ready > 0 && !signature.wide && signature.available.size === 0 && leaseSizeByOwnRate(state, job) === undefined
+      ready > 0 && !signature.wide && availableOf(signature).size === 0 && leaseSizeByOwnRate(state, job) === undefined
     );
   });
 }
@@ -126,7 +126,7 @@ export function leaseSizeByFreeSlots(state: State, signature: Signature, priorit
   const ahead = signature.wide || limited ? undefined : leaseSizeByRate(state, signature, signature.meanMs);
   // Jobs that wait here already have a task each at least. What was just given back is left to others for a moment.
   let free = ahead === undefined || state.now < state.leaseAheadAt ? 0 : Math.max(0, ahead - signature.jobs.size);
-  for (const worker of signature.available) {
+  for (const worker of availableOf(signature)) {
     free += fitCount(worker, signature);
     if (free >= maxLeaseTasks) return maxLeaseTasks;
   }

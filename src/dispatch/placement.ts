@@ -12,7 +12,7 @@ import { recordStarts, runsAtMost, setAtOnce, spareRuns, spareStarts } from "./l
 import { prefetchAllowance, retractForIdle, retractForJob, retractForSelf, startRateWindow } from "./prefetch.js";
 import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
-import { fitCount, goesBefore, reindexWorker } from "./signature.js";
+import { availableOf, fitCount, goesBefore, reindexWorker } from "./signature.js";
 import {
   type JobState,
   newTaskRangeId,
@@ -56,7 +56,7 @@ function signaturesToPlace(state: State): Set<Signature> {
   const found = new Set<Signature>();
   for (const signature of state.active) {
     const mayReserve = signature.wide && signature.reservation === undefined;
-    if (mayRetract || mayReserve || signature.available.size > 0) found.add(signature);
+    if (mayRetract || mayReserve || availableOf(signature).size > 0) found.add(signature);
   }
   return found;
 }
@@ -73,7 +73,7 @@ function nextJob(candidates: ReadonlySet<Signature>): JobState | undefined {
 
 /** The least recently used worker with free slots for a task of this job that are not kept for a wider one. */
 function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined {
-  const { available } = job.signature;
+  const available = availableOf(job.signature);
   const avoid = job.waiting.front?.avoid;
   const passed: WorkerState[] = [];
   let found: WorkerState | undefined;
@@ -157,7 +157,7 @@ function evenShare(state: State, job: JobState, worker: WorkerState): number {
   const { signature } = job;
   const spare =
     signature.limits === undefined || state.shared ? job.ready : Math.min(job.ready, spareStarts(signature));
-  const even = Math.ceil(Math.min(spare, spareRuns(job)) / Math.max(1, signature.available.size));
+  const even = Math.ceil(Math.min(spare, spareRuns(job)) / Math.max(1, availableOf(signature).size));
   return Math.min(fitCount(worker, signature), even);
 }
 
@@ -167,7 +167,7 @@ function evenShare(state: State, job: JobState, worker: WorkerState): number {
  */
 function prefetchedWith(state: State, job: JobState, worker: WorkerState, count: number): number {
   if (!mayPrefetch(worker) || hasCompetingJob(state, job, worker)) return 0;
-  const share = Math.floor(job.ready / Math.max(1, job.signature.available.size));
+  const share = Math.floor(job.ready / Math.max(1, availableOf(job.signature).size));
   return Math.max(0, Math.min(prefetchAllowance(state, worker, job), share - count));
 }
 
@@ -236,7 +236,7 @@ function assignTasks(
     }
     out.sends.push({ kind: "tasks", worker: id, rangeId, job: job.id, first, last, attempt, ...limit });
     left -= last - first + 1;
-    charge(job, worker, last - first + 1);
+    charge(state, job, worker, last - first + 1);
   }
   worker.lastUse = ++state.uses;
   if (job.signature.reservation?.worker === worker) unreserve(state, job.signature);

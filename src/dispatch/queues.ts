@@ -54,6 +54,11 @@ export class IndexedHeap<T> {
     return true;
   }
 
+  clear(): void {
+    this.#items.length = 0;
+    this.#positions.clear();
+  }
+
   pop(): T | undefined {
     const top = this.#items[0];
     if (top !== undefined) this.remove(top);

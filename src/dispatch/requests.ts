@@ -8,7 +8,7 @@ import type { RequestId, WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
 import type { Decisions } from "./decisions.js";
 import { fillWorker } from "./placement.js";
-import { fitCount, occupy, reindexWorker, requestKey, signatureFor, updateActive } from "./signature.js";
+import { availableOf, fitCount, occupy, reindexWorker, requestKey, signatureFor, updateActive } from "./signature.js";
 import type { RequestState, Signature, State, WorkerState } from "./state.js";
 
 /** So many requests are looked through for those past their deadline at most, in a millisecond on average. */
@@ -34,7 +34,7 @@ export function onRequest(state: State, out: Decisions, incoming: Request): void
     passed: undefined,
     ended: false,
   };
-  const worker = signature.available.peek();
+  const worker = availableOf(signature).peek();
   if (worker === undefined && signature.requests.size >= state.settings.maxWaitingRequests) {
     const why = `${signature.requests.size} requests wait for service ${incoming.service} already`;
     out.calls.push({ kind: "refuse", request: incoming.id, code: "LABORO_QUEUE_FULL", why });
@@ -105,7 +105,7 @@ export function loseRequests(state: State, out: Decisions, worker: WorkerState):
       state.requests.delete(request.id);
     } else if (request.retry) {
       request.retry = false;
-      const other = request.signature.available.peek();
+      const other = availableOf(request.signature).peek();
       if (other === undefined) enqueue(state, request);
       else assignRequest(state, out, request, other);
     } else {
@@ -136,7 +136,7 @@ export function assignRequestsTo(state: State, out: Decisions, worker: WorkerSta
 export function placeRequests(state: State, out: Decisions): void {
   for (const signature of state.active) {
     for (let request = signature.requests.peek(); request !== undefined; request = signature.requests.peek()) {
-      const worker = signature.available.peek();
+      const worker = availableOf(signature).peek();
       if (worker === undefined) break;
       dequeue(state, request);
       assignRequest(state, out, request, worker);

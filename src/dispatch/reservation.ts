@@ -12,11 +12,12 @@
  * signature waits any more (placed elsewhere, held, cancelled, ended), or when the worker leaves.
  */
 import { neededOf } from "../model/recipe.js";
+import { availableOf } from "./signature.js";
 import { type JobState, nextJobOf, type Signature, type State, signaturesFor, type WorkerState } from "./state.js";
 
 export function reserveWorker(state: State, job: JobState): void {
   const { signature } = job;
-  if (!signature.wide || signature.reservation !== undefined || signature.available.size > 0) return;
+  if (!signature.wide || signature.reservation !== undefined || availableOf(signature).size > 0) return;
   const worker = mostFreeWorker(signature);
   if (worker === undefined || !itsTurn(state, job, worker)) return;
   signature.reservation = { signature, worker, used: {} };

@@ -1,10 +1,11 @@
 /**
  * The index of which worker can take which work. Work is grouped by signature; each signature keeps the workers that could ever take it and,
- * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
- * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
+ * least recently used on top, those that can take one more now. A pick costs O(log workers); nothing walks the list of workers except the
+ * first piece of work with a new signature. A change to a worker updates those of its signatures that have waiting work or had some lately.
+ * The others are dormant: the next read of one updates all of its workers, after at least as many changes that did not update it.
  */
 import { ALL, neededOf, type Requirement, type Resources, type TaskKind } from "../model/recipe.js";
-import { copyShareLevels } from "./job-queue.js";
+import { copyShareLevels, mergeShareLevels } from "./job-queue.js";
 import { fullLimit, limitFor } from "./limits.js";
 import { IndexedHeap } from "./queues.js";
 import { unreserve } from "./reservation.js";
@@ -12,6 +13,8 @@ import type { JobState, Reservation, Signature, State, WorkerState } from "./sta
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
+/** An unused signature is dormant after one change for each of its workers, and so many more. */
+const DORMANT_AFTER = 8;
 
 /** What a signature of tasks has and one of requests has not. `timeNeededMs`: how long a worker must stay to take one. */
 export interface TaskTraits {
@@ -43,6 +46,8 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
     needsLease: new IndexedHeap(goesBefore),
     leasingTasks: 0,
     shareLevels: new Map(),
+    unusedFor: 0,
+    dormant: false,
   };
   state.signatures.set(key, signature);
   for (const limit of signature.limits ?? []) limit.signatures.add(signature);
@@ -161,9 +166,40 @@ function add(amounts: Record<string, number>, { profile }: WorkerState, needs: R
   }
 }
 
+/** The capable workers with enough free for one now. */
+export function availableOf(signature: Signature): IndexedHeap<WorkerState> {
+  wake(signature);
+  return signature.available;
+}
+
+/** The signature is used: its indexes are up to date. */
+export function wake(signature: Signature): void {
+  signature.unusedFor = 0;
+  if (!signature.dormant) return;
+  signature.dormant = false;
+  for (const worker of signature.capable) {
+    worker.indexedIn.add(signature);
+    mergeShareLevels(signature, worker);
+    reindexWorkerIn(worker, signature);
+  }
+}
+
+function makeDormant(signature: Signature): void {
+  signature.dormant = true;
+  for (const worker of signature.capable) worker.indexedIn.delete(signature);
+  signature.available.clear();
+  signature.byFreeSlots.clear();
+}
+
+const isWaitedIn = ({ jobs, requests }: Signature): boolean => jobs.size > 0 || requests.size > 0;
+
 /** Updates the indexes after the worker's free resources, last use or connection changed. */
 export function reindexWorker(worker: WorkerState): void {
-  for (const signature of worker.capableOf) reindexWorkerIn(worker, signature);
+  for (const signature of worker.indexedIn) {
+    if (!isWaitedIn(signature) && ++signature.unusedFor > signature.capable.size + DORMANT_AFTER)
+      makeDormant(signature);
+    else reindexWorkerIn(worker, signature);
+  }
 }
 
 function reindexWorkerIn(worker: WorkerState, signature: Signature): void {
@@ -186,6 +222,8 @@ function joinSignature(worker: WorkerState, signature: Signature): void {
   worker.capableOf.add(signature);
   signature.capable.add(worker);
   signature.capacity = undefined;
+  if (signature.dormant) return;
+  worker.indexedIn.add(signature);
   reindexWorkerIn(worker, signature);
 }
 
@@ -198,7 +236,9 @@ export function leaveSignatures(state: State, worker: WorkerState): void {
 }
 
 function leaveSignature(state: State, worker: WorkerState, signature: Signature): void {
+  if (signature.dormant && signature.capable.has(worker)) mergeShareLevels(signature, worker);
   worker.capableOf.delete(signature);
+  worker.indexedIn.delete(signature);
   signature.capable.delete(worker);
   signature.capacity = undefined;
   signature.available.remove(worker);
@@ -208,9 +248,8 @@ function leaveSignature(state: State, worker: WorkerState, signature: Signature)
 
 /** Keep `active` true after a signature's jobs, requests or workers changed. */
 export function updateActive(state: State, signature: Signature): void {
-  const waits = signature.jobs.size > 0 || signature.requests.size > 0;
   // Work that nobody here can do, or that a limit holds back, does not slow down the picks of others.
-  if (waits && signature.capable.size > 0 && signature.full === undefined) {
+  if (isWaitedIn(signature) && signature.capable.size > 0 && signature.full === undefined) {
     state.active.add(signature);
   } else {
     state.active.delete(signature);
@@ -224,7 +263,10 @@ function removeIdleSignatures(state: State): void {
   for (const request of state.requests.values()) inUse.add(request.signature);
   for (const signature of state.signatures.values()) {
     if (inUse.has(signature)) continue;
-    for (const worker of signature.capable) worker.capableOf.delete(signature);
+    for (const worker of signature.capable) {
+      worker.capableOf.delete(signature);
+      worker.indexedIn.delete(signature);
+    }
     for (const limit of signature.limits ?? []) limit.signatures.delete(signature);
     state.signatures.delete(signature.key);
     if (state.signatures.size < MAX_IDLE_SIGNATURES / 2) return;

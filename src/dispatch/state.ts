@@ -167,7 +167,7 @@ export interface WorkerState {
   /** Rises with each use; below 0, in order of joining, for one that was never used. */
   lastUse: number;
   /** The share of the job that it served last, by priority. */
-  readonly shareLevels: Map<number, number>;
+  readonly shareLevels: Map<number, ShareLevel>;
   /** Sorted by job and first index, disjoint within a job. */
   readonly claims: Map<JobId, Claim[]>;
   /** Claims with prefetched tasks, in the order of their hand-out. */
@@ -179,6 +179,8 @@ export interface WorkerState {
   started: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
+  /** Those of them that are not dormant: they are updated when it gets work or ends some. */
+  readonly indexedIn: Set<Signature>;
   /** A wide task waits for this worker to have enough free. */
   reservedFor?: Reservation;
   /** Tasks per millisecond while it was busy. */
@@ -190,6 +192,12 @@ export interface WorkerState {
   /** The claim that it got when it was idle, and when: its result shows the round trip. */
   roundTripProbe?: { readonly claim: Claim; readonly at: number };
   grace?: Timer;
+}
+
+export interface ShareLevel {
+  readonly level: number;
+  /** The value of `uses` when it was set. */
+  readonly at: number;
 }
 
 /** All work with the same demands, and the workers that meet them. */
@@ -215,7 +223,7 @@ export interface Signature {
   readonly requests: IndexedHeap<RequestState>;
   /** Workers whose total resources suffice, with the most slots that they have offered. */
   readonly capable: Set<WorkerState>;
-  /** Those with enough free for one now, least recently used on top. */
+  /** Those with enough free for one now, least recently used on top. To be read with `availableOf`. */
   readonly available: IndexedHeap<WorkerState>;
   /** The capable ones, most free slots on top; kept for wide signatures only. */
   readonly byFreeSlots: IndexedHeap<WorkerState>;
@@ -230,7 +238,11 @@ export interface Signature {
   /** The worker that is reserved for the next task. */
   reservation?: Reservation;
   /** By priority: the position in the order at which a job starts when it begins to wait. */
-  readonly shareLevels: Map<number, number>;
+  readonly shareLevels: Map<number, ShareLevel>;
+  /** Changes to its workers since it was last used. */
+  unusedFor: number;
+  /** Unused for long: `available`, `byFreeSlots` and `shareLevels` are not kept up to date. */
+  dormant: boolean;
 }
 
 /** A worker that keeps what the next task of a wide signature needs (reservation.ts). */

@@ -256,6 +256,7 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     started: 0,
     requests: new Set(),
     capableOf: new Set(),
+    indexedIn: new Set(),
     rate: 0,
     rateWindowStart: -1,
     rateWindowCount: 0,

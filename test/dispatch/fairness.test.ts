@@ -58,6 +58,34 @@ describe("jobs of equal priority", () => {
     expect(handed(broker, old) - before).toBe(20);
   });
 
+  it("a newcomer with demands that no work had for long begins level too", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 2, tags: ["x"] });
+    broker.submit({ count: 1, tags: ["x"] });
+    const old = broker.submit({ count: 300 });
+    work(broker, "a", 101);
+    const before = handed(broker, old);
+    const young = broker.submit({ count: 300, tags: ["x"] });
+    work(broker, "a", 40);
+    expect(handed(broker, young)).toBe(20);
+    expect(handed(broker, old) - before).toBe(20);
+  });
+
+  it("the same after the only worker that could serve it has left", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 2, tags: ["x"] });
+    broker.submit({ count: 1, tags: ["x"] });
+    const old = broker.submit({ count: 300 });
+    work(broker, "a", 101);
+    broker.leave("a");
+    const before = handed(broker, old);
+    const young = broker.submit({ count: 300, tags: ["x"] });
+    broker.join("b", { slots: 2, tags: ["x"] });
+    work(broker, "b", 40);
+    expect(Math.abs(handed(broker, young) - 20)).toBeLessThanOrEqual(1);
+    expect(Math.abs(handed(broker, old) - before - 20)).toBeLessThanOrEqual(1);
+  });
+
   it("what was served in another pool does not count against a newcomer", () => {
     const broker = new Workbench();
     broker.join("busy", { slots: 8, pool: "busy" });
