@@ -6,8 +6,8 @@
  * Each release of Node comes from the registry, too. The tests do the same without a registry, on the Node that runs them
  * (test/package/).
  */
-import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,6 +26,7 @@ try {
     call("npm", ["pack", "--silent", "--pack-destination", temporary], ROOT).trim().split("\n").at(-1),
   );
   for (const release of given.length > 0 ? given : ["20.19.0", "22.12.0", "24"]) check(release, tarball);
+  await checkBundle("20.0.0");
 } finally {
   rmSync(temporary, { recursive: true, force: true });
 }
@@ -52,6 +53,24 @@ function check(release, tarball) {
   const once = ["--yes", "--package", tarball, "--", "laboro", "run", "echo {}", ":::", "a"];
   expect("npx from the tarball", call("npx", once, elsewhere, { ...env, HOME: elsewhere }).trim(), "a");
   console.log(`${evaluate("console.log(process.version)")}: installed, imported, required, run`);
+}
+
+/** The worker in one file runs on any Node 20. The broker runs on the Node of this script. */
+async function checkBundle(release) {
+  const folder = emptyProject("bundle");
+  const env = { ...process.env, HOME: folder, LABORO_DATA: join(folder, "data") };
+  const laboro = join(ROOT, "bin", "laboro");
+  const broker = spawn(process.execPath, [laboro, "serve", "--listen", "127.0.0.1:0"], { env, stdio: "ignore" });
+  const wait = () => new Promise((resolve) => setTimeout(resolve, 100));
+  while (!existsSync(join(folder, "data", "access.json"))) await wait();
+  const file = join(ROOT, "dist", "worker-bundle", "laboro-worker.cjs");
+  const worker = spawn(fetchNode(release), [file, "--data", env.LABORO_DATA], { env, stdio: "ignore" });
+  expect("a task of the bundle", call(process.execPath, [laboro, "run", "echo {}", ":::", "a"], folder, env), "a\n");
+  for (const child of [worker, broker]) {
+    child.kill();
+    await new Promise((resolve) => child.once("exit", resolve));
+  }
+  console.log(`v${release}: the worker bundle joined and ran a task`);
 }
 
 /** The program of that release of Node. */
