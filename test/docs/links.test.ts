@@ -82,6 +82,20 @@ describe("docs/architecture.md", () => {
   });
 });
 
+it("docs/reference/worker.md has the options of laboro worker, and no others", () => {
+  const optionsIn = (page: string, heading: RegExp): string[] => {
+    const section =
+      textOf(page)
+        .split(/^##+ /m)
+        .find((text) => heading.test(text)) ?? "";
+    const cells = Array.from(section.matchAll(/^\| [^|]*\|/gm), ([cell]) => cell);
+    return [...new Set(cells.flatMap((cell) => cell.match(/--[a-z][\w-]*/g) ?? []))].sort();
+  };
+  const inHelp = optionsIn("docs/reference/cli.md", /^(laboro )?worker\n/);
+  expect(inHelp.length).toBeGreaterThan(20);
+  expect(optionsIn("docs/reference/worker.md", /^Options\n/)).toEqual(inHelp);
+});
+
 describe("docs/reference/dispatch.md", () => {
   it("speaks of nothing that the source does not have", () => {
     const source = SOURCES.filter((path) => /^src\/.*\.ts$/.test(path))
