@@ -1,13 +1,14 @@
 /**
- * Group commit: while one commit runs, new decisions are collected; they are the next commit. A message is sent when the writes it
- * depends on are durable, in the order of the decisions. What dispatch says is not urgent (dispatch/decisions.ts) is collected for a few
- * milliseconds before it is committed.
+ * Group commit: while one commit runs, new decisions are collected for the next one. A message is sent when the writes
+ * that it depends on are durable, in the order of the decisions. Decisions that are not urgent (dispatch/decisions.ts)
+ * are collected for a few milliseconds first.
  *
  *   idle        nothing to write; messages are sent at once
- *   gathering   nothing that is urgent
+ *   gathering   nothing urgent to write
  *   committing  one batch is at the store, the next is collected
- *   waiting     the disk is full, no file descriptor is left, or the store cannot be reached: the same batch is tried again. Dispatch is halted. Writes with a
- *               caller are refused, all others are kept. A store is usually back in a moment, so nobody is refused at first
+ *   waiting     the disk is full, no file descriptor is left, or the store cannot be reached: the same batch is tried
+ *               again, and dispatch is halted. Writes with a caller are refused, at once or, if the store cannot be
+ *               reached, after a moment. All others are kept
  *   failed      the store is broken, or this broker's lease on it has ended; `failed` was called
  */
 
@@ -17,20 +18,24 @@ import type { Decisions, Send } from "../dispatch/index.js";
 import type { TaskRangeId } from "../model/ids.js";
 import type { OutputChunk, Store, Write, WriteResult } from "../model/store.js";
 
-/** How long what is not urgent may wait, and how many bytes of output. */
+/** How long decisions that are not urgent may wait, and how many bytes of output. */
 const GATHER_MS = 10;
 const GATHER_BYTES = 256 * 1024;
 const RETRY_MS = 1_000;
-/** The first retry of a store that cannot be reached, and the time after which callers are refused. */
+/** The first retry if the store cannot be reached, and the time after which callers are refused. */
 const FIRST_RETRY_MS = 50;
 const REFUSE_AFTER_MS = 3_000;
 
 interface CommitHandlers {
-  /** Passes the store's results to dispatch; its new decisions come back through `add`. Returns the task ranges that were lost. */
+  /**
+   * Passes the store's results to dispatch, whose new decisions come back through `add`. Returns the lost task ranges.
+   */
   readonly committed: (writes: readonly Write[], results: readonly WriteResult[]) => ReadonlySet<TaskRangeId>;
   readonly deliver: (send: Send, result: WriteResult | undefined) => void;
   readonly halted: (cause: LaboroError) => void;
-  /** Called with true when a write has succeeded, with false when nothing is left to write and the store is untested. */
+  /**
+   * Called with true when a write has succeeded, with false when nothing is left to write and the store is untested.
+   */
   readonly resumed: (written: boolean) => void;
   readonly failed: (cause: LaboroError) => void;
 }
@@ -42,7 +47,7 @@ class CommitBatch {
   readonly sends: Send[] = [];
   readonly after: (() => void)[] = [];
   readonly waiters = new Map<Write, Waiter>();
-  /** Something in it must be committed without delay. */
+  /** Contains a write that must be committed without delay. */
   urgent = false;
   outputBytes = 0;
 
@@ -78,7 +83,7 @@ export class CommitLoop {
     this.#handlers = handlers;
   }
 
-  /** The disk is full, no descriptor is left, or the store cannot be reached: nothing new is accepted. */
+  /** Why nothing new is accepted: a full disk, no file descriptor, or an unreachable store. */
   get refusing(): LaboroError | undefined {
     return this.#failed ?? this.#unavailable;
   }
@@ -93,7 +98,10 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /** Commits output; `after` is called when it is durable. Much of it does not wait: its sender goes on until its window is full. */
+  /**
+   * Commits output. `after` is called when it is durable. A large amount does not delay the sender, which continues
+   * until its window is full.
+   */
   addOutput(chunks: readonly OutputChunk[], urgent: boolean, after: () => void): void {
     const batch = this.#next;
     batch.writes.push({ op: "output", chunks });
@@ -103,7 +111,7 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /** Commits a write for a caller that waits for the result, and may be refused. */
+  /** Commits a write whose caller waits for the result. It may be refused. */
   commit(write: Write): Promise<WriteResult> {
     const refusing = this.refusing;
     if (refusing !== undefined) return Promise.reject(refusing);
@@ -194,7 +202,7 @@ export class CommitLoop {
       if (this.#unavailable === undefined) this.#handlers.halted(cause);
       this.#unavailable = cause;
     }
-    // No event says that a disk has space again, or that a server is back.
+    // No event tells that a disk has space again, or that a server is back.
     const pause = unreachable ? Math.min(RETRY_MS, FIRST_RETRY_MS * 2 ** tries) : RETRY_MS;
     await new Promise((resolve) => setTimeout(resolve, pause).unref());
     return true;

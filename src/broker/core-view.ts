@@ -1,6 +1,6 @@
 /**
- * The core and the session of a protocol as they see each other: what a session implements for its worker (`WorkerPort`), and what it may
- * read of the broker (`CoreView`): workers, their tasks, open jobs, small stored texts.
+ * The interfaces between the core and a protocol session: what a session implements for its worker (`WorkerPort`), and
+ * what it may read (`CoreView`): workers, their tasks, open jobs, stored texts.
  */
 import {
   type AssignedRange,
@@ -26,21 +26,24 @@ export interface WorkerPort {
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void;
   cancelCall(request: RequestId): void;
   drain(): void;
-  /** The protocol has no drain of its own: the worker ends, which cannot be undone. */
+  /** The protocol has no drain: the worker ends instead, which cannot be undone. */
   readonly drainEnds?: boolean;
   stop(): void;
-  /** So many slots end as soon as they are free, or all of them now, whatever runs. Absent where the protocol has no message for it. */
+  /**
+   * Ends this many slots as soon as they are free; `now` ends all at once, with their tasks. Absent if the protocol has
+   * no such message.
+   */
   stopSlots?(slots: number | "now"): void;
-  /** As the worker has last reported it. */
+  /** As last reported by the worker. */
   readonly machine?: MachineLoad | undefined;
-  /** Another session of the same worker took over, or the broker stops. */
+  /** Another session of the same worker replaces this one, or the broker stops. */
   close(reason: string): void;
 }
 
-/** What the core says of a worker. */
+/** A worker, as the core shows it to sessions. */
 export type KnownWorker = Readonly<Pick<WorkerState, "profile" | "connected" | "standing" | "assigned">>;
 
-/** The tasks that a worker keeps when it joins, with how much of their output is stored, and those that it drops. */
+/** The tasks that a worker keeps when it joins, with the stored length of their output, and those that it drops. */
 export interface JoinResult {
   readonly keep: readonly (Reconciled["keep"][number] & { readonly outputStored: number })[];
   readonly drop: Reconciled["drop"];
@@ -66,20 +69,20 @@ export class CoreView {
   }
 
   /**
-   * The workers whose protocol begins so, also those that are away. After a start of the broker the protocol of a worker that cannot
-   * resume is not known.
+   * The workers whose protocol has this prefix, including disconnected ones. After a restart of the broker the protocol
+   * of a worker that cannot resume is unknown.
    */
   workers(protocol = ""): KnownWorker[] {
     return [...this.state.workers.values()].filter(({ profile }) => profile.protocol.startsWith(protocol));
   }
 
-  /** The tasks that a worker has, also one that is away. */
+  /** The tasks that a worker has, even a disconnected one. */
   claimsOf(id: WorkerId): readonly AttemptRange[] {
     const worker = this.state.workers.get(id);
     return worker === undefined ? [] : attemptRangesOf(worker);
   }
 
-  /** The worker's claim on a task, if the task is still its own. */
+  /** The worker's claim on a task; undefined if the task is no longer its own. */
   claimOf(id: WorkerId, job: JobId, index: TaskIndex): TaskClaim | undefined {
     const worker = this.state.workers.get(id);
     const claim = worker && claimOf(worker, job, index);
@@ -91,7 +94,7 @@ export class CoreView {
     return standingOf(this.state, name);
   }
 
-  /** How long a worker may be away, unless its profile says otherwise. */
+  /** How long a worker may be disconnected, unless its profile has another time. */
   get graceMs(): number {
     return this.state.settings.graceMs;
   }
@@ -101,12 +104,11 @@ export class CoreView {
     return this.state.epoch;
   }
 
-  /** An open job. */
   job(id: JobId): Job | undefined {
     return this.state.jobs.get(id)?.job;
   }
 
-  /** What is left of an open job: whether tasks of it wait, and which workers have tasks of it. */
+  /** The rest of an open job: whether tasks wait, and which workers have tasks of it. */
   openWork(id: JobId): { readonly waits: boolean; readonly workers: readonly WorkerId[] } | undefined {
     const job = this.state.jobs.get(id);
     if (job === undefined) return undefined;

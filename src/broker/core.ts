@@ -1,6 +1,6 @@
 /**
- * The broker without its listeners: it connects dispatch, store and sessions. Sessions report what their peers sent, and are called
- * back through their port. A session never sees the store, dispatch, or another session.
+ * The broker without its listeners: it connects dispatch, store and sessions. Sessions report what their peers sent,
+ * and are called back through their port. A session never sees the store, dispatch, or another session.
  */
 import { randomBytes } from "node:crypto";
 import { Alarm, now } from "../base/clock.js";
@@ -75,7 +75,7 @@ export class Core extends CoreView {
   readonly events: Events;
   readonly requests: PendingRequests;
   readonly jobs: OpenJobs;
-  /** Where brokers share the store. */
+  /** Set if brokers share the store. */
   readonly jobNumbers: JobNumbers | undefined;
   readonly taskUpdates = new TaskUpdates();
   readonly relays = new OutputRelays();
@@ -91,17 +91,17 @@ export class Core extends CoreView {
   readonly #each: EachDependencies;
   readonly maintenance = new Maintenance();
   readonly storeAge: StoreAge;
-  /** With its number, this identifies a job beyond this store. */
+  /** Together with its number, it identifies a job across stores. */
   readonly processId = randomBytes(9).toString("base64url");
-  /** The brokers that share the store, where there are others. */
+  /** The brokers that share the store, if there are several. */
   readonly group: BrokerGroup | undefined;
   readonly membership: Membership | undefined;
   /** The other brokers, to send them operations. */
   readonly peers: Peers | undefined;
   readonly moves: WorkerMoves | undefined;
-  /** Adds these jobs to dispatch, if they are open: delayed ones, and in a group those of other brokers. */
+  /** Adds these jobs to dispatch if they are open: delayed ones, and in a group those of other brokers. */
   readonly loadJobs: (jobs: readonly JobId[]) => Promise<void> = (jobs) => this.delays.load(jobs);
-  /** A job that is not stored, and may have been submitted by a transaction in the database. */
+  /** A job that is not stored but may have been submitted by a transaction in the database. */
   readonly submitted: (job: JobId) => Promise<Job | undefined> = async () => undefined;
   readonly delays: DelayedJobs;
   readonly history: History;
@@ -113,7 +113,7 @@ export class Core extends CoreView {
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #knownWorkers = new Map<WorkerId, string>();
   readonly #alarm = new Alarm(() => this.decide((out) => onTimer(this.state, out, now())));
-  /** Of sessions that have ended: one may end while it joins. */
+  /** Ports of sessions that have ended: one may end while it joins. */
   readonly #endedPorts = new WeakSet<WorkerPort>();
   #takingOver: Promise<void> = Promise.resolve();
   #stopping = false;
@@ -216,7 +216,7 @@ export class Core extends CoreView {
     this.#ports.set(profile.id, port);
     const { keep, drop } = this.decide((out) => {
       const joined = onWorkerJoined(this.state, out, profile, held, now());
-      // Within the step: after it, a difference in number makes `decide` look through all workers.
+      // Within the step. If the number differed after it, `decide` would look through all workers.
       this.#knownWorkers.set(profile.id, profile.name);
       return joined;
     });
@@ -235,7 +235,7 @@ export class Core extends CoreView {
     for (const held of result.taskRanges) restoreClaim(this.state, held, now());
   }
 
-  /** Claims of a broker that is dead become this one's. */
+  /** Takes over the claims of a dead broker. */
   takeOver(take: () => Promise<readonly ClaimedRange[]>): Promise<void> {
     const taking = this.#takingOver.then(async () => {
       const orphans = await take();
@@ -247,7 +247,7 @@ export class Core extends CoreView {
     return taking;
   }
 
-  /** The tasks that this worker has claimed, for a protocol whose messages carry no attempt. Called before it joins. */
+  /** The tasks that this worker has claimed, for a protocol without attempt numbers. Called before it joins. */
   async claimedBy(id: WorkerId): Promise<readonly AttemptRange[]> {
     if (this.store.shared) await this.#adopt(id);
     return this.claimsOf(id);
@@ -262,7 +262,7 @@ export class Core extends CoreView {
     this.decide((out) => onProfile(this.state, out, profile, now()));
   }
 
-  /** The worker takes so many tasks and requests at once from now on, with those that it has. */
+  /** Sets how many tasks and requests the worker can have at a time, including its current ones. */
   workerSlots(id: WorkerId, slots: number): void {
     this.decide((out) => onSlots(this.state, out, id, slots, now()));
   }
@@ -271,13 +271,16 @@ export class Core extends CoreView {
     onStarted(this.state, id, tasks, now());
   }
 
-  /** `recorded` is called when the results are durable, or were dropped as stale. */
+  /** `recorded` is called when the results are durable, or are dropped as stale. */
   workerDone(id: WorkerId, done: readonly Done[], recorded: () => void): void {
     const stale = this.decide((out) => onDone(this.state, out, id, done, now()), recorded);
     if (stale > 0) this.#log.info({ worker: id, stale }, "results came for tasks that are no longer this worker's");
   }
 
-  /** The session could not send these tasks, for instance because they are larger than a message may be. They fail with the reason. */
+  /**
+   * The session could not send these tasks, for example because a message would be too large. They fail with the
+   * reason.
+   */
   workerCannotTake(id: WorkerId, { job, first, last, attempt }: AttemptRange, cause: unknown): void {
     const { code, message } = asLaboroError(cause);
     const outcome = { started: now(), ended: now(), error: `${code}: ${message}`, outputBytes: 0 };
@@ -289,7 +292,7 @@ export class Core extends CoreView {
     this.decide((out) => onRetracted(this.state, out, id, tasks, now()));
   }
 
-  /** Output for the clients that follow the job. `report` is called when they have taken it, or if nobody wants it. */
+  /** Output for the clients that follow the job. `report` is called when they have taken it, or if there are none. */
   workerRelay(id: WorkerId, chunk: OutputChunk, report: ReportTaken): void {
     if (this.#holds(id, chunk)) this.relays.relay(chunk, report);
     else report(chunk.offset + chunk.bytes.length);
@@ -299,7 +302,10 @@ export class Core extends CoreView {
     return this.claimOf(id, job, index)?.attempt === attempt;
   }
 
-  /** Stores output, except of tasks that are not this worker's. `handled` is called when it is stored, in the order of the calls. */
+  /**
+   * Stores output, except of tasks that are not this worker's. `handled` is called when it is stored, in the order of
+   * the calls.
+   */
   workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
     const chunks = given.filter((chunk) => this.#holds(id, chunk));
     this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
@@ -309,21 +315,24 @@ export class Core extends CoreView {
     });
   }
 
-  /** Stores a part of what a task returns. False if the task is not this worker's: then `handled` is not called. */
+  /** Stores a part of a returned file. Returns false, without calling `handled`, if the task is not this worker's. */
   workerFile(id: WorkerId, part: OutputChunk, handled: () => void): boolean {
     if (!this.#holds(id, part)) return false;
     this.#commits.addOutput([{ ...part, index: returnedIndex(part.index) }], true, handled);
     return true;
   }
 
-  /** `leaving`: because it ends, which cannot be undone. */
+  /** `leaving`: the worker will end, which cannot be undone. */
   workerDrains(id: WorkerId, leaving = true): void {
     const worker = this.state.workers.get(id);
     if (worker?.draining === false) this.events.add({ kind: "worker-draining", worker: id, name: worker.profile.name });
     this.decide((out) => onDrain(this.state, out, id, leaving));
   }
 
-  /** The session behind `port` has ended; `orderly` if the worker announced that it stops, `closed` if its side closed the connection. */
+  /**
+   * The session behind `port` has ended. `orderly`: the worker announced that it stops. `closed`: its side closed the
+   * connection.
+   */
   workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean, closed = false): void {
     this.#endedPorts.add(port);
     if (this.#ports.get(id) !== port) return;
@@ -385,7 +394,7 @@ export class Core extends CoreView {
     });
   }
 
-  /** Why nothing new is accepted, if so. */
+  /** Why nothing new is accepted; undefined if it is. */
   get refusing(): LaboroError | undefined {
     return this.#commits.refusing ?? this.halts.causeOf("lease");
   }
@@ -434,7 +443,8 @@ export class Core extends CoreView {
   #sendTasks(port: WorkerPort, tasks: AssignedRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {
     const job = this.state.jobs.get(tasks.job);
     const claims = this.state.workers.get(tasks.worker)?.claims.get(tasks.job) ?? [];
-    // A worker that joined again during the commit reported that it does not have them: they went back to the queue.
+    // The worker joined again during the commit and reported that it does not have the tasks: they returned to the
+    // queue.
     const wanted = claims.some(
       ({ attempt, first, last }) => attempt === tasks.attempt && first <= tasks.last && last >= tasks.first,
     );

@@ -1,6 +1,6 @@
 /**
- * Starts delayed jobs. The store finds them by an index; until their time has come they are not in dispatch and cost nothing. One timer is
- * set, for the first of them. The clocks are compared every few seconds, because one may have been set.
+ * Starts delayed jobs. Until their time they are in the store only, which finds them by an index. One timer is set, for
+ * the first of them. The clocks are compared every few seconds, because one of them may be set.
  */
 
 import { uptime } from "node:os";
@@ -13,7 +13,7 @@ import type { Job, JobSpec } from "../model/job.js";
 import type { NextDelayed, Store } from "../model/store.js";
 import type { Core } from "./core.js";
 
-/** Jobs promoted in one commit. */
+/** Jobs started in one commit. */
 const AT_ONCE = 1_000;
 /** How often the clocks are compared, and in a group how often jobs of other brokers are looked for. */
 const CHECK_MS = 5_000;
@@ -23,7 +23,7 @@ export class DelayedJobs {
   readonly #core: Core;
   readonly #log: Log;
   readonly #clock: StoreClock;
-  /** In dispatch, because they wait for other jobs as well. */
+  /** Delayed jobs that dispatch knows, because they wait for other jobs as well. */
   readonly #inDispatch = new Map<JobId, Job>();
   readonly #alarm = new Alarm(() => void this.#run());
   #running = false;
@@ -46,13 +46,12 @@ export class DelayedJobs {
     this.#alarm.clear();
   }
 
-  /** With the time before which the job does not start; without any where that has come. */
+  /** Sets `notBefore` from `delayMs`. Drops a `notBefore` that has passed. */
   withTime({ delayMs, notBefore: at, ...spec }: JobSpec): JobSpec {
     if (delayMs !== undefined && delayMs > 0) return { ...spec, delayMs, notBefore: this.#clock.steady + delayMs };
     return at === undefined || at <= this.#clock.current ? spec : { ...spec, notBefore: at };
   }
 
-  /** How long it will be until the job starts. */
   msUntil({ notBefore, delayMs }: Pick<JobSpec, "notBefore" | "delayMs">): number {
     if (notBefore === undefined) return 0;
     return notBefore - (delayMs === undefined ? this.#clock.current : this.#clock.steady);
@@ -63,11 +62,11 @@ export class DelayedJobs {
     if (job.delayed === true) this.#wakeIn(this.msUntil(job));
   }
 
-  /** Adds delayed jobs to dispatch, because others wait for them. Where one broker has the store, nobody else does. */
+  /** Adds delayed jobs that others wait for. In a group, RemoteChanges does it. */
   async load(jobs: readonly JobId[]): Promise<void> {
     for (const id of jobs) {
       const job = await this.#core.store.job(id);
-      // The store answers in order: a promotion that it has made since is applied after this.
+      // The store answers in order: if it has promoted the job since, that is applied after this.
       if (job?.delayed === true && !this.#core.state.jobs.has(id)) this.#core.jobs.stored(job, undefined, new Map());
     }
   }
@@ -132,7 +131,7 @@ export class DelayedJobs {
 
   #promoted(job: Job): void {
     const { state, jobs } = this.#core;
-    // It is known there if another job comes after it.
+    // Dispatch knows it if another job depends on it.
     if (state.jobs.has(job.id)) this.#core.decide((out) => onJobsDue(state, out, [job.id], now()));
     else jobs.stored(job, undefined, new Map());
     this.#core.publish([{ kind: "job-due", job: job.id }]);
@@ -145,32 +144,32 @@ export class DelayedJobs {
   }
 }
 
-// The time by which delayed jobs start, in milliseconds since 1970. In a group it is the database's. Two readings of it differ after a
-// clock was set:
+// The time by which delayed jobs start, in milliseconds since 1970; in a group, the database's. Two readings differ
+// after a clock was set:
 //
-//   current   what the clock says now. For jobs with a named time (`at`)
-//   steady    the clock as this broker found it when it started, and the time that has passed since. For jobs with `delayMs`: a clock that
-//             is set forward does not start them early, one that is set back does not let them wait longer
+//   current   the clock now. For jobs with a start time (`at`)
+//   steady    the clock at the start of this broker plus the time since. For jobs with `delayMs`: setting the clock
+//             forward does not start them early, setting it back does not delay them
 //
-// A start of the broker after the clock was set back is noticed by the newest job: it cannot have been made in the future.
+// If the clock was set back before the broker started, the newest job shows it: it cannot be from the future.
 
 interface ClockSources {
   /** The clock of this machine. */
   readonly wall: () => number;
-  /** Never set, does not go on while the machine sleeps. */
+  /** Never set. Does not advance while the machine sleeps. */
   readonly monotonic: () => number;
-  /** Never set, goes on while the machine sleeps; undefined where the system has none. */
+  /** Never set. Advances while the machine sleeps. Undefined if the system has no such clock. */
   readonly boot: () => number | undefined;
-  /** The clock of the store, where brokers share it. */
+  /** The clock of the store, if brokers share it. */
   readonly store?: () => Promise<number>;
 }
 
-/** Less is the difference of two readings. */
+/** Shorter times are within the difference between two readings. */
 const MIN_SLEEP_MS = 2_000;
 
 export class StoreClock {
   readonly #sources: ClockSources;
-  /** What the monotonic clock lacks, for each reading. */
+  /** The time that the monotonic clock has missed. */
   #steadyOffset = 0;
   #currentOffset = 0;
   #bootOffset = 0;
@@ -179,14 +178,13 @@ export class StoreClock {
     this.#sources = sources;
   }
 
-  /** For an open store. */
   static async of(store: Store, system: ClockSources = SYSTEM_CLOCKS): Promise<StoreClock> {
     const { shared, group } = store;
     if (shared && group !== undefined) return StoreClock.open({ ...system, store: () => group.clock() });
     return StoreClock.open(system, (await store.jobs({ limit: 1 })).jobs[0]?.created);
   }
 
-  /** `newestJob` is when the newest job was made, by this machine's clock. */
+  /** `newestJob`: when the newest job was created, by this machine's clock. */
   static async open(sources: ClockSources, newestJob?: number): Promise<StoreClock> {
     const clock = new StoreClock(sources);
     await clock.measure();
@@ -199,7 +197,7 @@ export class StoreClock {
   /** Reads the clocks again. */
   async measure(): Promise<void> {
     const { store, wall, monotonic } = this.#sources;
-    // The answer of the store is older than its arrival: jobs may start late by that, and never early.
+    // The answer of the store is older than its arrival. So jobs may start late by the difference, but never early.
     const current = store === undefined ? wall() : await store();
     this.#currentOffset = current - monotonic();
   }
@@ -221,10 +219,10 @@ export class StoreClock {
   }
 }
 
-/** Those of this machine. */
+/** The clocks of this machine. */
 const SYSTEM_CLOCKS: ClockSources = {
   wall: Date.now,
   monotonic: now,
-  // Elsewhere it is counted from the clock that is set.
+  // Other systems derive the uptime from the clock that can be set.
   boot: () => (process.platform === "linux" ? uptime() * 1_000 : undefined),
 };

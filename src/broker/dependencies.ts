@@ -1,6 +1,7 @@
 /**
- * What jobs depend on: the ends of other jobs, or of their single tasks. Dispatch knows the open jobs and those that ended recently; the store
- * knows all. A job may end while the store is read, so both are read until each job is either open in dispatch or its end is known.
+ * The dependencies of jobs: the ends of other jobs or of single tasks. Dispatch knows the open and the recently ended
+ * jobs, the store knows all. A job may end while the store is read. So both are read until each job is open in dispatch
+ * or its end is known.
  */
 
 import { now } from "../base/clock.js";
@@ -17,7 +18,7 @@ import type { EventBody } from "./events.js";
 
 const ROUNDS = 100;
 
-/** The part of the core that is needed here. */
+/** The part of the core that is used here. */
 interface JobLookup {
   readonly store: Store;
   readonly state: State;
@@ -25,7 +26,7 @@ interface JobLookup {
 }
 
 /**
- * The ends of those jobs that have ended. When it resolves, each other job is open in dispatch, and stays open until the caller's
+ * The ends of the ended jobs. When it resolves, each other job is open in dispatch, and stays open until the caller's
  * next await. Rejects with LABORO_NO_SUCH_JOB.
  */
 export async function endsOf(

@@ -1,13 +1,14 @@
 /**
- * Clients that follow a job. Each gets every task that ends, once, with its small output, then the job's end. Ended tasks come from the
- * commits of this broker, out of memory. From the store come those that ended before, at another broker, or faster than the client took
- * them: then what waits in memory is dropped, so a slow client costs a bounded amount of it.
+ * Clients that follow a job. Each gets every ended task once, with its small output, then the job's end. Tasks that end
+ * are sent from memory, as this broker commits them. The store has those that ended before, at another broker, or
+ * faster than the client reads. In the last case the queue in memory is dropped, so a slow client needs bounded memory.
  *
- *   reading   ended tasks that the client does not have are read from the store; what is committed meanwhile waits
+ *   reading   ended tasks that the client lacks are read from the store; new commits wait in the queue
  *   live      tasks are sent as their results are committed
- *   ended     the job has ended and all of its tasks were sent; nothing follows
+ *   ended     the job has ended and all of its tasks were sent
  *
- * A client that comes back names the tasks that it has. So no position in a log has to be kept, and another broker of the group can go on.
+ * A client that reconnects names the tasks that it has. So the broker keeps no position, and another broker of the
+ * group can continue.
  */
 import { asLaboroError, LaboroError } from "../base/errors.js";
 import { STARTED } from "../dispatch/state.js";
@@ -23,24 +24,24 @@ import type { EventBody } from "./events.js";
 
 /** Tasks sent to a client that it has not taken. */
 const FOLLOW_WINDOW = 1_000;
-/** Ended tasks that wait in memory for one client, and the bytes of their output. */
+/** Ended tasks in the queue of one client, and the bytes of their output. */
 const QUEUE_LIMIT = 1_000;
 const QUEUE_BYTES = 512 * 1024;
 const PAGE = 250;
 const WITH_SMALL_BYTES = { withOutput: true, maxValue: LISTED_VALUE };
-/** Tasks that run at other brokers are looked for this often. No event says that they have started. */
+/** How often tasks at other brokers are looked up. No event tells that they have started. */
 const PEERS_MS = 500;
 
 export interface FollowOptions {
   readonly job: JobId;
   /** Tasks that the client has. */
   readonly has: Ranges;
-  /** False: only the end of the job is reported. */
+  /** If false, only the end of the job is reported. */
   readonly tasks: boolean;
-  /** Report tasks that run and have output, too. */
+  /** Also report running tasks that have output. */
   readonly live: boolean;
   readonly send: (progress: JobProgress) => void;
-  /** It ends, with an error or because the job has ended. */
+  /** Called when it ends: with an error, or because the job has ended. */
   readonly onEnd: (error?: LaboroError) => void;
 }
 
@@ -91,7 +92,7 @@ export class Follows {
   }
 }
 
-/** A large value is read by clients that want it. */
+/** Clients read a large value when they need it. */
 function listed(result: TaskResult): TaskResult {
   if (result.value === undefined || result.value.length <= LISTED_VALUE) return result;
   const { value, ...rest } = result;
@@ -106,11 +107,11 @@ export class Follow {
   /** Tasks, with their attempts, that were announced as running. */
   readonly #announced = new Map<TaskIndex, Attempt>();
   #queue: TaskResult[] = [];
-  /** Since the queue was last empty. */
+  /** Output bytes since the queue was last empty. */
   #queuedBytes = 0;
   #running: RunningTask[] = [];
   #credit = FOLLOW_WINDOW;
-  /** The store has tasks that are neither sent nor in the queue. */
+  /** The store has tasks that were neither sent nor queued. */
   #behind = true;
   #reading = true;
   #scheduled = false;
@@ -134,7 +135,7 @@ export class Follow {
     const { job: id, tasks, live } = this.#options;
     const { state, store, jobs } = this.#core;
     const open = state.jobs.get(id);
-    // Read before anything is awaited: results that are committed from now on wait in the queue, those before are in the store.
+    // Read before the first await: results committed from now on are queued, earlier ones are in the store.
     const endedBefore = open === undefined ? undefined : jobs.countersOf(id);
     try {
       const lately = open === undefined && !tasks ? state.recentEnds.get(id) : undefined;
@@ -169,7 +170,7 @@ export class Follow {
     this.#flush();
   }
 
-  /** The client has taken so many tasks. */
+  /** The client has read this many tasks. */
   credit(tasks: number): void {
     this.#credit = Math.min(FOLLOW_WINDOW, this.#credit + tasks);
     this.#schedule();
@@ -231,12 +232,12 @@ export class Follow {
 
   #jobEnded(end: JobEnd): void {
     this.#ended = end;
-    // The ends at other brokers may not have been reported.
+    // Ends at other brokers may not have been reported.
     if (this.#core.store.shared) this.readAgain();
     this.#schedule();
   }
 
-  /** All changes of a turn go out together. */
+  /** All changes of a turn of the event loop are sent together. */
   #schedule(): void {
     if (this.#scheduled || this.#reading || this.#over) return;
     this.#scheduled = true;
@@ -306,7 +307,7 @@ export class Follow {
     if (tasks.length > 0 || Object.keys(progress).length > 1) this.#options.send(progress);
   }
 
-  /** An open job may have more tasks since. */
+  /** An open job may have got more tasks. */
   #numberOf(job: Job, index: TaskIndex): number {
     return taskNumber(this.#core.state.jobs.get(job.id)?.job ?? job, index);
   }

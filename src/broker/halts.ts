@@ -1,4 +1,7 @@
-/** Why no tasks are assigned: by this broker, or of a paused pool. The broker assigns again when the last reason is gone; requests are served all the while. */
+/**
+ * Why no tasks are assigned: halts of this broker, and paused pools. Tasks are assigned again when the last reason is
+ * gone. Requests are not affected.
+ */
 import { now } from "../base/clock.js";
 import type { LaboroError } from "../base/errors.js";
 import { onHalt, onPoolPaused, onResume, type State } from "../dispatch/index.js";
@@ -46,7 +49,10 @@ export class Halts {
   }
 }
 
-/** Whether this broker is being drained. Then it assigns nothing new, and listeners that know other brokers send their peers there. */
+/**
+ * Whether this broker is being drained. Then it assigns nothing new, and listeners that know other brokers redirect
+ * their peers.
+ */
 export class Maintenance {
   readonly #listeners = new Set<(draining: boolean) => void>();
   #draining = false;
@@ -55,7 +61,7 @@ export class Maintenance {
     return this.#draining;
   }
 
-  /** Notifies the listeners if it is a change. */
+  /** Notifies the listeners of a change. */
   set(draining: boolean): void {
     if (this.#draining === draining) return;
     this.#draining = draining;
@@ -69,7 +75,7 @@ export class Maintenance {
   }
 }
 
-// The pools that are paused: none of their tasks is started. They are small texts in the store, and all brokers of a group keep to them.
+// The paused pools, whose tasks are not started. They are texts in the store, and hold for all brokers of a group.
 
 /** The bucket of the store with the paused pools. */
 export const POOL_BUCKET = "pool";
@@ -101,13 +107,13 @@ export class PausedPools {
     return [...this.#paused.values()];
   }
 
-  /** When it resolves, it is durable and holds here. Null for a pool that goes on. */
+  /** When it resolves, it is durable and in effect here. Null resumes the pool. */
   async set(pool: string, paused: Omit<PausedPool, "pool"> | null): Promise<void> {
     await this.#core.put(POOL_BUCKET, pool, paused === null ? null : JSON.stringify(paused));
     await this.refresh();
   }
 
-  /** Applies what is stored. One read at a time: an older answer must not come last. */
+  /** Applies the stored pools. One read at a time, so that an older answer is not applied last. */
   refresh(): Promise<void> {
     this.#reading = this.#reading.catch(() => {}).then(() => this.#refresh());
     return this.#reading;

@@ -1,6 +1,6 @@
 /**
- * What workers send besides output and results: how far handlers are, which results of earlier jobs they want to read, and parts of
- * files.
+ * What workers send besides output and results: the progress of handlers, queries for results of earlier jobs, and
+ * parts of files.
  */
 import { badInput, LaboroError } from "../base/errors.js";
 import { type Claim, claimOf, claimsOf } from "../dispatch/state.js";
@@ -22,7 +22,7 @@ interface ReportedProgress {
   readonly value: string;
 }
 
-/** Of a task of `job`: results of the job `of`. With `limit` 1 there is a value of any size. */
+/** For a task of `job`: results of the job `of`. With `limit` 1 the value may have any size. */
 interface ResultsQuery {
   readonly job: JobId;
   readonly of: JobId;
@@ -37,7 +37,7 @@ interface EndedPage {
 
 export class HandlerMessages {
   readonly #core: Core;
-  /** The last value of each task that runs. */
+  /** The last value of each running task. */
   readonly #progress = new WeakMap<Claim, Map<TaskIndex, string>>();
 
   constructor(core: Core) {
@@ -60,7 +60,9 @@ export class HandlerMessages {
     return this.#progress.get(claim)?.get(index);
   }
 
-  /** Rejects with LABORO_BAD_INPUT where the worker has no task of the job, or the job did not come after the other one. */
+  /**
+   * Rejects with LABORO_BAD_INPUT if the worker has no task of the job, or the job does not depend on the other one.
+   */
   async results(id: WorkerId, { job, of, from, limit }: ResultsQuery): Promise<EndedPage> {
     const worker = this.#core.state.workers.get(id);
     const claim = worker && [...claimsOf(worker)].find((one) => one.job.id === job);
@@ -75,9 +77,9 @@ export class HandlerMessages {
   }
 }
 
-// The bytes of files: those sent with jobs, for workers and from clients, and those that tasks return.
+// The contents of files: those sent with jobs, and those that tasks return.
 
-/** What is sent has one attempt. */
+/** Files sent with a job have one attempt. */
 const SENT: Attempt = 1;
 
 export class TaskFileBytes {
@@ -97,8 +99,8 @@ export class TaskFileBytes {
   }
 
   /**
-   * Stores a part of a file that is sent with a job; a part that is stored already counts once. Returns how much of it is
-   * stored now: nothing is changed where `from` lies beyond that.
+   * Stores a part of a file that is sent with a job. A part that is stored already counts once. Returns how much is
+   * stored now. If `from` lies beyond that, nothing is changed.
    */
   async writeSent({ id, recipe }: Job, file: number, from: number, bytes: Uint8Array): Promise<number> {
     const given = recipe.kind === "call" ? undefined : recipe.files?.sent?.[file];
@@ -112,7 +114,7 @@ export class TaskFileBytes {
     return from + bytes.length;
   }
 
-  /** A part of what an attempt has returned, and where the next one begins if there is more. */
+  /** A part of a file that an attempt has returned, and the offset of the next part if there is more. */
   async readReturned(
     job: JobId,
     index: TaskIndex,

@@ -1,4 +1,7 @@
-/** Open jobs, beyond what dispatch knows: their counters, the callers that wait for their end, and a lock for changes between store and dispatch. */
+/**
+ * Open jobs, beyond what dispatch knows: their counters, the callers that wait for their end, and a lock for changes
+ * that concern both store and dispatch.
+ */
 import { now } from "../base/clock.js";
 import { onRerun } from "../dispatch/commit-results.js";
 import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
@@ -63,14 +66,14 @@ export class OpenJobs {
     this.#decideKnowing(ends, (out, finished) => onJobAdded(this.#state, out, job, taskRange, finished, now()));
   }
 
-  /** Tasks of a job wait again. */
+  /** Ended tasks of a job wait again. */
   rerun(job: Job, taskRanges: readonly TaskRange[], ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
     this.#added(job);
     this.#decideKnowing(ends, (out, finished) => onRerun(this.#state, out, job, taskRanges, finished, now()));
   }
 
-  /** Changes with each change here: what was read from the store before may be out of date. */
+  /** Changes with each change here. What was read from the store before is then outdated. */
   revisionOf(job: JobId): number {
     return this.#revisions.get(job) ?? 0;
   }
@@ -87,7 +90,7 @@ export class OpenJobs {
     this.endWatchers.notify(event.job, event.state);
   }
 
-  /** Nobody else changes this job until `act` has ended: dispatch and store may differ until then. */
+  /** Nobody else changes this job until `act` has ended, because dispatch and store may differ until then. */
   withLock<T>(job: JobId, act: () => Promise<T>): Promise<T> {
     const acting = (this.#locks.get(job) ?? Promise.resolve()).then(act);
     const over = acting.then(
@@ -108,7 +111,7 @@ export class OpenJobs {
     }
   }
 
-  /** Adds these ends to dispatch while it decides: it remembers only recent ones. */
+  /** Adds these ends to dispatch for this decision. Dispatch remembers only recent ones. */
   #decideKnowing(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions, finished: ReadonlySet<JobId>) => void): void {
     const added = [...ends].filter(([job]) => !this.#state.recentEnds.has(job));
     for (const [job, end] of added) this.#state.recentEnds.set(job, end);
@@ -118,8 +121,8 @@ export class OpenJobs {
 }
 
 /**
- * Numbers for jobs that are being submitted to a store that brokers share. Those wanted in one turn of the event loop come with one query,
- * and so do those wanted while that one is under way.
+ * Numbers for jobs that are submitted to a shared store. All numbers that are requested in one turn of the event loop,
+ * or during a query, come with one query.
  */
 export class JobNumbers {
   readonly #group: Group;
@@ -130,7 +133,7 @@ export class JobNumbers {
     this.#group = group;
   }
 
-  /** Undefined where the store does not answer: then it numbers the job when it stores it. */
+  /** Undefined if the store does not answer. Then it numbers the job when it stores it. */
   next(): Promise<JobId | undefined> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve);

@@ -1,4 +1,4 @@
-/** What a broker is started with, and what a program that embeds one gets. */
+/** Options of a broker, and the interface of an embedded one. */
 import type { ConnectionBounds, ConnectionGuard } from "../base/connection-guard.js";
 import type { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
@@ -15,19 +15,22 @@ import type { Retention } from "./retention.js";
 
 export const DEFAULT_PORT = 5429;
 
-/** What a broker is started with. Only `dir` is needed. */
+/** Only `dir` is needed. */
 export interface BrokerOptions {
   /** The data directory; `:memory:` for a temporary one, which is removed when the broker stops. */
   readonly dir: string;
-  /** The address to listen on; 127.0.0.1 if absent. Any that other machines can reach means TLS. */
+  /** The address to listen on; 127.0.0.1 if absent. An address that other machines can reach requires TLS. */
   readonly host?: string;
-  /** 0 takes any free port. If absent it is 5429, or any free one where that is taken. */
+  /** 0 takes any free port. If absent: 5429, or any free port if that is taken. */
   readonly port?: number;
-  /** Names and addresses under which other machines reach this one; the first goes into the join URL. */
+  /** Names and addresses under which other machines reach this one. The join URL contains the first. */
   readonly advertise?: readonly string[];
-  /** `auto`: on loopback a certificate is made at the first TLS connection, elsewhere at the start. `off` is for loopback only. */
+  /**
+   * `auto`: on loopback a certificate is made at the first TLS connection, otherwise at the start. `off` is for
+   * loopback only.
+   */
   readonly tls?: "auto" | "on" | "off";
-  /** The admin's. */
+  /** The admin token. */
   readonly token?: string;
   /** Workers and clients that miss three are disconnected; 2 s if absent. */
   readonly heartbeatMs?: number;
@@ -37,41 +40,41 @@ export interface BrokerOptions {
   readonly listeners?: readonly ListenerRequest[];
   /** Listeners without authentication may be opened to other machines. */
   readonly insecure?: boolean;
-  /** For all of these listeners. */
+  /** Settings of all these listeners. */
   readonly listenerSettings?: ListenerSettings;
-  /** How long ended jobs are kept that do not say so themselves, and how much of them; all if absent. */
+  /** How long ended jobs without their own time are kept, and how many bytes; all if absent. */
   readonly retention?: Retention;
   /** SQLite on a network filesystem can lose data; it is refused if absent. */
   readonly allowNetworkFilesystem?: boolean;
-  /** For several brokers: the URL of a PostgreSQL database. In the data directory if absent. */
+  /** The URL of a PostgreSQL database, for several brokers. If absent, SQLite in the data directory. */
   readonly store?: string;
-  /** Without a heartbeat for this long, the other brokers take this one for dead; 10 s if absent. */
+  /** After this time without a heartbeat the other brokers consider this one dead; 10 s if absent. */
   readonly leaseMs?: number;
-  /** Open the listeners only while no other broker is there. */
+  /** Open the listeners only while no other broker is open. */
   readonly fallback?: boolean;
-  /** The listeners are open: after the start, and each time that this broker reopens. */
+  /** Called when the listeners are open: after the start, and each time that this broker reopens. */
   readonly onOpened?: () => void;
-  /** A fallback stands by: after the start, and each time that it steps back. */
+  /** Called when a fallback stands by: after the start, and each time that it steps back. */
   readonly onStandby?: () => void;
   /** Anything with `info`, `warn` and `error` as in pino; silent if absent. */
   readonly log?: Log;
-  /** The broker cannot go on, for example because the store has failed for good: it can only be stopped. */
+  /** Called when the broker cannot continue, for example because the store has failed. It can only be stopped. */
   readonly onFailed?: (cause: LaboroError) => void;
 }
 
 /** A broker in this process. */
 export interface Broker {
-  /** Of the main listener. */
+  /** The URL of the main listener. */
   readonly url: string;
-  /** The admin's. */
+  /** The admin token. */
   readonly token: string;
-  /** SHA-256 of the CA's certificate, where the URL is https. */
+  /** SHA-256 of the CA's certificate, if the URL is https. */
   readonly ca?: string | undefined;
   /** The default port was taken, and another one is used. */
   readonly portChanged: boolean;
-  /** Those beside the main one. */
+  /** The listeners besides the main one. */
   readonly listeners: readonly OpenListener[];
-  /** The token of a role, for programs that should not have the admin's. */
+  /** The token of a role, for programs that should not have the admin token. */
   tokenOf(role: Role): string | undefined;
   /** For `startWorker({ broker })` and `connect({ broker })` in this process: a link without a socket. */
   openLink(token: string): object;
@@ -79,7 +82,7 @@ export interface Broker {
   joinUrl(role?: Role): string;
   /** A link that logs a browser in once. */
   newLoginLink(role?: Role): { readonly code: string; readonly url: string; readonly expires: number };
-  /** Closes the listeners, writes what was decided, closes the store. Workers keep their tasks for the next start. */
+  /** Closes the listeners, commits all decisions, closes the store. Workers keep their tasks for the next start. */
   stop(): Promise<void>;
   /** `stop()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
@@ -90,11 +93,11 @@ export interface ServerOptions extends Omit<BrokerOptions, "store"> {
   /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
   readonly holdAtStart?: (job: Job) => boolean;
   /**
-   * The main listener opens a moment after the first task has started, or after the start: what runs in this process needs none. Until
-   * then `url` has no port.
+   * The main listener opens a moment after the first task has started, or after the start, because clients in this
+   * process do not need it. Until then `url` has no port.
    */
   readonly listenLater?: boolean;
-  /** When allocations are asked for, and of which batch system; Slurm by its commands if absent. */
+  /** When allocations are requested, and of which batch system; Slurm if absent. */
   readonly allocations?: Omit<AllocationHost, "joinUrl">;
   readonly connectionBounds?: Partial<ConnectionBounds>;
   readonly askBounds?: AskBounds;
@@ -111,7 +114,7 @@ export interface RunningBroker extends Broker {
 /** Before it can be disposed of. */
 export type StartedBroker = Omit<RunningBroker, typeof Symbol.asyncDispose>;
 
-/** What differs between a broker with a store of its own and one of a group. */
+/** What differs between a broker with its own store and one of a group. */
 export interface BrokerHost {
   openStore(): Store | Promise<Store>;
   /** The store has failed, or this broker's lease on it has ended. */

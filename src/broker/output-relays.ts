@@ -1,10 +1,10 @@
 /**
- * Output that is not kept, passed on to the clients that follow its job. A chunk stays here, in memory, until every follower has taken
- * it; only then may its worker send more of that task (workers bound what they send of one task). So a client that reads slowly
- * slows down the tasks that it shows, and no others.
+ * Output beyond the cap, passed on to the clients that follow its job. A chunk stays in memory until every follower has
+ * taken it; only then may its worker send more of that task (workers bound the bytes of one task). So a slow client
+ * slows down only the tasks that it shows.
  *
- * Without a follower, chunks wait for a grace period: a client follows a job after it has submitted it, or comes back after a cut.
- * Then they are dropped, so that no task waits for a client that is gone.
+ * Without a follower, chunks wait for a grace period: a client follows a job after submitting it, or reconnects. Then
+ * they are dropped, so that no task waits for a client that is gone.
  */
 import type { JobId } from "../model/ids.js";
 import type { OutputChunk } from "../model/store.js";
@@ -15,15 +15,15 @@ const FOLLOWER_GRACE_MS = 10_000;
 export type ReportTaken = (end: number) => void;
 
 interface RelayedTask {
-  /** Not yet taken by all, in order of offset. */
+  /** Not taken by all followers yet, in order of offset. */
   readonly chunks: OutputChunk[];
-  /** On the connection on which the worker last sent something. */
+  /** For the connection on which the worker last sent output. */
   report: ReportTaken;
 }
 
 interface Follower {
   readonly send: (chunk: OutputChunk) => void;
-  /** By attempt: everything before this offset was taken. */
+  /** By attempt: the offset up to which everything was taken. */
   readonly taken: Map<string, number>;
 }
 
@@ -31,7 +31,7 @@ interface RelayedJob {
   readonly tasks: Map<string, RelayedTask>;
   readonly followers: Set<Follower>;
   grace: NodeJS.Timeout | undefined;
-  /** No client came in time: what arrives is dropped. */
+  /** No client came in time: new output is dropped. */
   abandoned: boolean;
 }
 
@@ -45,7 +45,7 @@ export class OutputRelays {
     this.#graceMs = graceMs;
   }
 
-  /** Passes a chunk on. `report` is called when it was taken, or is dropped. */
+  /** Passes a chunk on. `report` is called when it was taken or dropped. */
   relay(chunk: OutputChunk, report: ReportTaken): void {
     const job = this.#job(chunk.job);
     if (job.abandoned) {
@@ -57,16 +57,19 @@ export class OutputRelays {
     job.tasks.set(key, task);
     task.report = report;
     const last = task.chunks.at(-1);
-    // After a reconnect the worker sends again what is not reported as taken.
+    // After a reconnect the worker repeats output that was not reported as taken.
     if (last !== undefined && chunk.offset < endOf(last)) return;
-    // The bytes are a view of the frame that they came in.
+    // The bytes are a view into the received frame.
     const kept = { ...chunk, bytes: chunk.bytes.slice() };
     task.chunks.push(kept);
     for (const { send } of job.followers) send(kept);
     if (job.followers.size === 0) this.#startGrace(job);
   }
 
-  /** Sends what waits, and all that comes. Returns what the follower calls when it has taken something, and when it ends. */
+  /**
+   * Sends the waiting and all later chunks. Returns the functions for the follower to call when it has taken something,
+   * and when it ends.
+   */
   follow(
     id: JobId,
     send: (chunk: OutputChunk) => void,
@@ -117,7 +120,7 @@ export class OutputRelays {
     return job;
   }
 
-  /** Drops what all followers have taken, and reports it to the worker. */
+  /** Drops chunks that all followers have taken, and reports this to the worker. */
   #release(job: RelayedJob, key: string): void {
     const task = job.tasks.get(key);
     if (task === undefined) return;

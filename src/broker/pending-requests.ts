@@ -1,4 +1,7 @@
-/** Requests to services that have no answer yet: their content, and where the answer goes. Dispatch knows only their numbers. */
+/**
+ * Requests to services without an answer yet: their content, and where the answer goes. Dispatch knows only their
+ * numbers.
+ */
 
 import { now } from "../base/clock.js";
 import type { ErrorCode } from "../base/errors.js";
@@ -15,7 +18,7 @@ import { RequestId, type WorkerId } from "../model/ids.js";
 import type { WorkerPort } from "./core.js";
 import { type BrokerCounters, ServiceStats } from "./stats/counters.js";
 
-/** `attachment` comes from a worker of the client's own protocol. */
+/** `attachment`: from a worker of the client's protocol. */
 export type Reply = (body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown) => void;
 
 export type Decide = <T>(step: (out: Decisions) => T) => T;
@@ -26,15 +29,14 @@ export interface ServiceRequest {
   readonly body: Uint8Array;
   readonly timeoutMs: number;
   readonly retry: boolean;
-  /** For a worker of the same protocol, which gets it beside the body; others ignore it. */
+  /** For a worker of the same protocol. Other workers ignore it. */
   readonly attachment?: unknown;
-  /** It comes from another broker, so it is not forwarded again. */
+  /** From another broker, so it is not forwarded again. */
   readonly forwarded?: boolean;
 }
 
 /** Workers of other brokers. */
 export interface RequestForwarder {
-  /** Whether any of them offers the service. */
   canServe(service: string, pool: string): boolean;
   /** `reply` is called once. Returns the function that cancels the request. */
   forward(request: ServiceRequest, reply: Reply): () => void;
@@ -55,7 +57,7 @@ export class PendingRequests {
   readonly #portOf: (worker: WorkerId) => WorkerPort | undefined;
   readonly #counters: BrokerCounters;
   readonly #pending = new Map<RequestId, PendingRequest>();
-  /** Only in a group. */
+  /** Set in a group. */
   forwarder: RequestForwarder | undefined;
   /** Requests at other brokers, with the function that cancels each. */
   readonly #forwarded = new Map<RequestId, () => void>();
@@ -89,7 +91,7 @@ export class PendingRequests {
     this.#pending.delete(id);
   }
 
-  /** Forwards requests that no worker here serves, if another broker can serve them now. */
+  /** Forwards requests that no worker here can serve but another broker can. */
   forwardUnserved(): void {
     for (const [id, pending] of this.#pending) {
       const waiting = this.#state.requests.get(id);
@@ -128,7 +130,7 @@ export class PendingRequests {
   replied(worker: WorkerId, id: RequestId, body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown): void {
     const wanted = this.#decide((out) => onReply(this.#state, out, worker, id, now()));
     if (wanted) this.#answer(id, body, error, attachment);
-    // From a worker that lost the request: another may have it, and its client waits.
+    // From a worker that has lost the request: another worker may have it, and the client waits.
     else if (!this.#state.requests.has(id)) this.#pending.delete(id);
   }
 

@@ -1,4 +1,6 @@
-/** Whether the store was restored from a copy: a worker that comes back may remember jobs that the store has lost. */
+/**
+ * Detects that the store was restored from an old copy: a worker that joins may remember jobs that the store has lost.
+ */
 import { now } from "../base/clock.js";
 import type { Log } from "../base/log.js";
 import type { RememberedStore } from "../model/store.js";
@@ -6,7 +8,7 @@ import type { Core } from "./core.js";
 
 export class StoreAge {
   readonly identity: string;
-  /** Set once a worker remembers more of this store than there is. */
+  /** Set when a worker remembers more of this store than it contains. */
   older: { readonly text: string; readonly since: number } | undefined;
   readonly #core: Core;
   readonly #log: Log;
@@ -17,7 +19,7 @@ export class StoreAge {
     this.#log = log;
   }
 
-  /** A worker joins. Returns whether the store is older than what it remembers. */
+  /** Checks a joining worker. Returns whether the store is older than what the worker remembers. */
   async check(worker: string, remembered: RememberedStore): Promise<boolean> {
     if (remembered.identity !== this.identity) {
       this.#log.warn({ worker }, "a worker comes from another store: its tasks and results of that store are dropped");
@@ -28,7 +30,7 @@ export class StoreAge {
     const lastJob = async () => (jobs.nextJob === undefined ? store.group?.lastJob() : jobs.nextJob - 1);
     const known =
       found === undefined ? remembered.job <= ((await lastJob()) ?? 0) : found.acceptedBy === remembered.acceptedBy;
-    // In a group a worker may come from a broker that started later.
+    // In a group, the worker may come from a broker that started later.
     if (known && (store.shared || remembered.epoch <= state.epoch)) return false;
     const text = `the store is older than what worker ${worker} remembers (job ${remembered.job}): it was restored from a copy. Jobs and results after the copy are lost`;
     this.#log.warn({ worker, job: remembered.job }, text);

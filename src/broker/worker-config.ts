@@ -1,6 +1,6 @@
 /**
- * The config pushed to workers: one set of settings, in numbered versions. Each version is stored under its number, so two brokers of a
- * group that set one at the same time get two numbers. Version 0 is empty; every broker starts with it.
+ * The config pushed to workers: one set of settings, in numbered versions. Each version is stored under its number, so
+ * two brokers that set one at the same time get different numbers. Version 0 is empty and needs no storage.
  */
 
 import { badInput } from "../base/errors.js";
@@ -15,7 +15,7 @@ interface ConfigVersion {
   readonly settings: Config;
 }
 
-/** The part of the core that is needed here. */
+/** The part of the core that is used here. */
 interface ConfigStore {
   readonly store: Pick<Store, "keyValues" | "shared">;
   put(bucket: string, key: string, value: string | null, version?: number): Promise<{ readonly stored: boolean }>;
@@ -67,7 +67,10 @@ export class WorkerConfig {
     return () => this.#listeners.delete(listener);
   }
 
-  /** When it resolves, the version is durable and the listeners are notified. Refuses if `expectedVersion` is not the current one. */
+  /**
+   * When it resolves, the version is durable and the listeners are notified. Refuses if `expectedVersion` is not the
+   * current version.
+   */
   async set(settings: Config, expectedVersion?: number): Promise<ConfigVersion> {
     checkSettings(settings);
     for (;;) {

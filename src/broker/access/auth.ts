@@ -35,8 +35,8 @@ export class Auth {
   }
 
   /**
-   * Without encryption only this machine may connect, and only with a loopback host name. That stops DNS rebinding: a foreign page whose
-   * host name was made to point here.
+   * Without encryption, only loopback addresses with a loopback host name may connect. This stops DNS rebinding: a
+   * foreign page whose host name resolves to this machine.
    */
   checkTransport(request: IncomingMessage): Refusal | undefined {
     if (isEncrypted(request)) return undefined;
@@ -47,7 +47,7 @@ export class Auth {
     return refusal(421, "LABORO_FORBIDDEN", "without https only localhost and 127.0.0.1 are accepted as host name");
   }
 
-  /** By the token in the Authorization header; with `sessions` also by the session token of a browser. */
+  /** By the token in the Authorization header. With `sessions`, also by the session token of a browser. */
   authenticate(request: IncomingMessage, sessions: boolean): AuthResult {
     const refused = this.checkTransport(request);
     if (refused !== undefined) return refused;
@@ -57,18 +57,18 @@ export class Auth {
     return this.#roleOf(request, token, sessions);
   }
 
-  /** Exchanges the code of a login link, which comes where a token does, for a session. */
+  /** Exchanges the code of a login link, sent in place of a token, for a session. */
   login(request: IncomingMessage): BrowserSession | Refusal {
     const refused = this.checkTransport(request);
     return refused ?? this.#browserLogin.exchange(tokenIn(request) ?? "") ?? this.#refuseToken(request);
   }
 
-  /** By a token that did not come in the Authorization header. */
+  /** By a token from another place than the Authorization header. */
   authenticateToken(request: IncomingMessage, token: string): AuthResult {
     return this.checkTransport(request) ?? this.#roleOf(request, token);
   }
 
-  /** For a caller in this process, which has no address to be refused by. */
+  /** For a caller in this process, which has no address to delay. */
   roleOfToken(token: string): Role | undefined {
     return this.#tokens.roleOf(token);
   }
@@ -115,8 +115,9 @@ function hostOf({ headers }: IncomingMessage): string {
 }
 
 /**
- * Delays the refusal of wrong tokens, longer with each one from the same address. Valid tokens are never delayed: a whole cluster may be
- * behind one address. A token has 192 bits, so this is not needed against guessing; it limits the load.
+ * Delays the refusal of wrong tokens, longer with each one from the same address. Valid tokens are never delayed,
+ * because a whole cluster may share one address. Tokens have 192 bits, so the delay is not needed against guessing; it
+ * limits the load.
  */
 const FIRST_MS = 100;
 /** Below the time after which a connection without authentication is destroyed. */
@@ -146,7 +147,7 @@ export class TokenThrottle {
     return this.#offenders.size;
   }
 
-  /** A wrong token came. The delay before the refusal; undefined if too many wait already. */
+  /** Returns the delay before the refusal; undefined if too many refusals wait already. */
   delayAfterFailure(address: string): number | undefined {
     const key = networkOf(address);
     const at = this.#now();
@@ -171,10 +172,10 @@ export class TokenThrottle {
 }
 
 /**
- * The login of a browser: a link with a code, which is valid once and for a few minutes, is exchanged for a session token. The token has its
- * role and its expiry and is signed, so the broker stores nothing and the session stays valid over restarts.
+ * The login of a browser: a link with a code, valid once and for a few minutes, is exchanged for a session token. The
+ * token is signed and contains its role and expiry, so the broker stores nothing and sessions survive restarts.
  *
- * It is no cookie: a browser sends cookies to every port of a host, so to the servers of other users of this machine.
+ * It is no cookie: a browser sends cookies to every port of a host, also to servers of other users of this machine.
  */
 const CODE_MS = 5 * 60_000;
 const CODES = 100;
@@ -191,7 +192,7 @@ export class BrowserLogin {
   readonly #codes = new Map<string, { readonly role: Role; readonly expires: number }>();
   readonly #now: () => number;
 
-  /** The secret is derived from the admin's token: with a new token all sessions are invalid. */
+  /** The secret is derived from the admin's token: a new token invalidates all sessions. */
   constructor(adminToken: string, now: () => number = () => Math.round(monotonicNow())) {
     this.#secret = createHmac("sha256", adminToken).update("laboro session").digest();
     this.#now = now;
@@ -223,7 +224,7 @@ export class BrowserLogin {
     const right = this.#sign(`${role}.${expires}`);
     if (given.length !== right.length || !timingSafeEqual(given, right)) return undefined;
     const leftMs = Number(expires) - this.#now();
-    // One that would last longer than a new one was made before the clock was set back.
+    // A longer session was made before the clock was set back.
     return isRole(role) && leftMs > 0 && leftMs <= SESSION_MS ? role : undefined;
   }
 

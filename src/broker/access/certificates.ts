@@ -1,7 +1,7 @@
 /**
- * The broker's own CA and server certificate, stored in `certificates.json` in the data directory. The CA stays, because join URLs have its
- * fingerprint. The certificate is renewed before it expires, and when the broker's host names change.
- * `ca.pem` is the CA's certificate for tools that want a file.
+ * The broker's own CA and server certificate, in `certificates.json` in the data directory. The CA never changes,
+ * because join URLs contain its fingerprint. The certificate is renewed before it expires, and when the broker's host
+ * names change. Tools that want a file find the CA's certificate in `ca.pem`.
  */
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -53,11 +53,11 @@ export class Certificates {
     return new X509Certificate(ca.cert).fingerprint256.replaceAll(":", "").toLowerCase();
   }
 
-  /** The same object for as long as it is the same certificate. */
+  /** Returns the same object as long as the certificate is the same. */
   async serverCertificate(): Promise<CertificatePair> {
     const before = this.#stored;
     const { ca, own } = await this.#current();
-    // With the CA's certificate, so that a peer that has only its fingerprint finds it in the chain.
+    // Includes the CA's certificate, so that a peer that has only its fingerprint finds it in the chain.
     if (this.#serverCertificate === undefined || before?.own !== own)
       this.#serverCertificate = { cert: own.cert + ca.cert, key: own.key };
     return this.#serverCertificate;
@@ -111,7 +111,7 @@ export class Certificates {
   }
 
   async #generate(name: string, days: number, extensions: Extensions, ca?: CertificatePair): Promise<CertificatePair> {
-    // Slow to load, and most brokers serve one machine and need no certificate.
+    // Slow to load. Most brokers serve one machine and need no certificate.
     const { generate } = await import("selfsigned");
     const made = await generate([{ name: "commonName", value: name }], {
       keyType: "ec",

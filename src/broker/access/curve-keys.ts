@@ -1,6 +1,6 @@
 /**
- * The keys of ZeroMQ listeners that require CURVE: `curve.json` in the data directory, readable by its owner only. It has the broker's
- * own pair and the public keys of the peers that may connect, each under a name.
+ * The keys of ZeroMQ listeners that require CURVE: `curve.json` in the data directory, readable by its owner only. It
+ * contains the broker's key pair and the named public keys of the peers that may connect.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,7 @@
-/** Tokens, their roles, and what each role allows: `tokens.json` in the data directory, readable by its owner only. The admin's token is in `access.json`. */
+/**
+ * Tokens and their roles: `tokens.json` in the data directory, readable by its owner only. The admin's token is in
+ * `access.json`.
+ */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -61,7 +64,7 @@ const digestOf = (token: string): Buffer => createHash("sha256").update(token).d
 export const loadOrCreateTokens = (dir: string, admin: string): Tokens =>
   new Tokens([{ role: "admin", token: admin }, ...storedOrNewTokens(dir)]);
 
-/** All but the admin's. */
+/** Without the admin's token. */
 export const storedOrNewTokens = (dir: string): readonly Token[] => readTokens(join(dir, FILE)) ?? makeTokens(dir);
 
 function makeTokens(dir: string): readonly Token[] {
@@ -100,7 +103,6 @@ function isToken(value: unknown): value is Token {
 
 export interface Access {
   readonly url: string;
-  /** The admin's. */
   readonly token: string;
   /** SHA-256 of the CA's certificate, where the URL is https. */
   readonly ca?: string;

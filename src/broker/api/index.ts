@@ -1,6 +1,6 @@
 /**
- * The HTTP API: every operation of the table, below /api/v1, and the OpenAPI document. Fastify finds the route and reads the body. The main
- * listener has authenticated the request; the table defines input and output.
+ * The HTTP API: every operation of the table, below /api/v1, and the OpenAPI document. The main listener has
+ * authenticated the request, Fastify finds the route and reads the body, the table defines input and output.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
@@ -26,7 +26,7 @@ import { SharedResponses } from "./shared-responses.js";
 
 export const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;
-/** Of submissions, and of requests to services. */
+/** For submissions and requests to services. */
 const LARGE_BODY_LIMIT = 64 * BODY_LIMIT;
 /** `shared`: the client accepts a cached answer, up to a second old. */
 const SHARED_HEADER = "laboro-cache";
@@ -43,7 +43,7 @@ export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
   const app = build(core, log, contextOf);
   const ready = app.ready();
   return async (request, response, role) => {
-    // Before the body is read.
+    // Counted before the body is read.
     response.once("close", info.asks.connection(role).begin(bodyBytes(request)));
     roles.set(request, role);
     await ready;
@@ -51,7 +51,7 @@ export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
   };
 }
 
-/** As announced; a body without a length may be as large as any. */
+/** The announced length. A body without a length may be as large as any. */
 function bodyBytes({ headers }: IncomingMessage): number {
   const announced = headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : Infinity;
   return Math.min(announced, LARGE_BODY_LIMIT);
@@ -83,7 +83,7 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   for (const one of OPERATIONS_BY_NAME.values())
     if (one.name !== "request") addRoute(app, core, one, contextOf, sharedResponses);
   app.register(async (raw) => {
-    // A message for a service may be anything.
+    // The body of a request to a service may have any type.
     raw.removeAllContentTypeParsers();
     raw.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
     raw.post(routeOf("/services/{service}"), { bodyLimit: LARGE_BODY_LIMIT }, (request, reply) =>

@@ -1,9 +1,10 @@
 /**
- * Requests and answers as JSON, and errors as `{"error": {"code", "message"}}` with a status. Bytes become text if they are UTF-8, otherwise `{"base64": …}`.
+ * Requests and answers as JSON, and errors as `{"error": {"code", "message"}}` with a status. Bytes become text if they
+ * are UTF-8, otherwise `{"base64": …}`.
  *
- * Answers that are streams: events, and the output of a task.
- * Events are sent as they happen (text/event-stream). Each follower has a position in the broker's ring and is sent the events after it, as fast
- * as it reads; nothing else is buffered for it. A follower that the ring overtakes gets `missed`; one that does not read at all is dropped.
+ * Answers that are streams: events, and the output of a task. Each follower of events has a position in the broker's
+ * ring and gets the events after it as fast as it reads; nothing else is buffered. A follower that the ring overtakes
+ * gets `missed`. One that reads nothing is dropped.
  */
 import { isUtf8 } from "node:buffer";
 import type { ServerResponse } from "node:http";
@@ -173,7 +174,7 @@ const PAGE = 100;
 
 const following = new WeakMap<Core, number>();
 
-/** Of each event, made once for all its followers. */
+/** The text of each event, made once for all followers. */
 const texts = new WeakMap<BrokerEvent, string>();
 
 function textOf(event: BrokerEvent): string {
@@ -217,7 +218,7 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
   const pump = (): void => {
     while (response.writableLength < BUFFER) {
       const { events, last, missedUntil: until } = core.events.after(after, PAGE, job);
-      // Its id is that of the last event that is lost: whoever continues there gets all that are kept.
+      // The id is that of the last lost event, so a follower that continues from it gets all later events.
       const missed =
         until === undefined ? "" : `event: missed\nid: ${until}\ndata: ${JSON.stringify({ after, until })}\n\n`;
       if (missed !== "" || events.length > 0) response.write(missed + events.map(textOf).join(""));
@@ -241,8 +242,8 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
   pump();
 }
 
-// A task's output as raw bytes: the stored pieces one after the other, without offsets. A Range header counts these bytes. The output is
-// measured first and then sent piece by piece, so it need not fit into memory.
+// A task's output as raw bytes: the stored pieces one after the other, without offsets. A Range header counts these
+// bytes. The output is measured first and then sent in pieces, so it need not fit into memory.
 
 export async function sendRawOutput(
   core: Core,
@@ -308,13 +309,13 @@ function cut(pieces: AsyncGenerator<Uint8Array>, { first, last }: ByteRange): Re
   });
 }
 
-/** The header `Range: bytes=…`, as far as one range goes. */
+/** The header `Range: bytes=…` with one range. */
 interface ByteRange {
   readonly first: number;
   readonly last: number;
 }
 
-/** Undefined if the whole is to be sent: without the header, or with one that is not understood. */
+/** Undefined if the whole output is to be sent: the header is missing or not understood. */
 export function parseRange(header: string | undefined, total: number): ByteRange | "outside" | undefined {
   const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? "");
   if (found === null) return undefined;

@@ -46,11 +46,11 @@ interface Metric {
   readonly values: (scrape: ScrapeData) => readonly MetricSample[];
 }
 
-/** Services with series of their own. The others are in the totals only, so the number of series is bounded. */
+/** Services with their own series. The others are in the totals only, which bounds the number of series. */
 const SERVICES = 100;
-/** Limits with series of their own: those that most tasks wait for. */
+/** Limits with their own series: those with the most waiting tasks. */
 const LIMITS = 100;
-/** Allocators with series of their own. */
+/** Allocators with their own series. */
 const ALLOCATORS = 100;
 
 const one = (value: number): MetricSample[] => [{ value, labels: {} }];
@@ -252,7 +252,7 @@ export class Metrics {
     this.#core = core;
     this.#info = info;
     for (const { values, ...described } of METRICS) {
-      // The part of a metric that the registry needs: these do not count themselves.
+      // The part of a prom-client metric that the registry calls. These metrics do not count themselves.
       const source = {
         ...described,
         get: async () => ({ ...described, values: this.#scrape === undefined ? [] : values(this.#scrape) }),

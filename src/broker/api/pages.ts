@@ -103,7 +103,7 @@ export async function servePage(
   }
 }
 
-/** A browser accepts HTML; other programs get the page without a script. The dashboard's files hold no data: everybody gets them. */
+/** A browser accepts HTML. Other programs get the page without a script. */
 const wantsDashboard = ({ headers }: IncomingMessage, path: string): boolean =>
   path.startsWith(UI_PATH) || (path === "/" && headers.accept?.includes("text/html") === true);
 
@@ -173,8 +173,8 @@ function sendPage(response: ServerResponse, status: number, content: Markup): vo
 }
 
 /**
- * The dashboard's files, from dist/web, for everybody: they hold no data. They are read once. Every path below /ui/ that is not a file is a
- * page of the dashboard, which is one HTML document; its script reads the address.
+ * The dashboard's files, from dist/web. They hold no data, so they need no token. They are read once. Every path below
+ * /ui/ that is not a file is a page of the dashboard: one HTML document, whose script reads the address.
  */
 const UI_PATH = "/ui/";
 const ASSETS = `${UI_PATH}assets/`;
@@ -217,7 +217,7 @@ type Files = ReadonlyMap<string, DashboardFile>;
 
 let cachedFiles: Promise<Files> | undefined;
 
-/** By their path; none if the dashboard was not built. */
+/** By path; empty if the dashboard was not built. */
 function files(): Promise<Files> {
   cachedFiles ??= readFiles().catch((cause: unknown) => {
     cachedFiles = undefined;
@@ -245,7 +245,7 @@ async function listed(folder: URL): Promise<string[]> {
   }
 }
 
-/** Returns false if the path is not of the dashboard, or the dashboard was not built. */
+/** Returns false if the path is not part of the dashboard, or the dashboard was not built. */
 async function serveDashboard(request: IncomingMessage, response: ServerResponse, path: string): Promise<boolean> {
   if (path !== "/" && !path.startsWith(UI_PATH)) return false;
   const all = await files();

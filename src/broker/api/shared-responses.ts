@@ -1,7 +1,7 @@
 /**
- * A cache of responses for many clients. Requests for the same within a second get the same text, made once. Texts are made one after the
- * other, with a pause after each that is a multiple of the time it took. So dashboards cost the broker a bounded part of its time, however
- * many are open: with many of them they only update less often.
+ * A cache of responses for many clients. Requests for the same text within a second share one response. Texts are made
+ * one after the other, with a pause after each in proportion to the time it took. So dashboards take a bounded part of
+ * the broker's time: with many open, they update less often.
  */
 import { LaboroError } from "../../base/errors.js";
 
@@ -19,12 +19,12 @@ interface CacheEntry {
 
 /** How long a text is used. */
 const MAX_AGE_MS = 1_000;
-/** The pause after each text, as a multiple of the time it took: at most a fifth of the time is spent on them. */
+/** The pause after each text as a multiple of its time: at most a fifth of the time is spent on texts. */
 const PAUSE_FACTOR = 4;
 const MAX_PAUSE_MS = 2_000;
-/** Different texts at one time. */
+/** Different texts in the cache. */
 const MOST = 1_000;
-/** Texts that may wait to be made; beyond that a request is refused at once. */
+/** Texts that may wait to be made. Beyond that, requests are refused at once. */
 const MAX_WAITING = 100;
 
 export class SharedResponses {

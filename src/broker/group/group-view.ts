@@ -1,4 +1,4 @@
-/** What all brokers of the group know together: where a task is and why it does not run, and how much work there is. */
+/** What the brokers of a group know together: where a task is, why it does not run, and how much work there is. */
 import { now } from "../../base/clock.js";
 import { explain, whyDelayed } from "../../dispatch/index.js";
 import { claimOf, STARTED } from "../../dispatch/state.js";
@@ -9,7 +9,10 @@ import type { Core } from "../core.js";
 import { countRequests, countWork, countWorkers } from "../stats/counters.js";
 import type { Peers } from "./peers.js";
 
-/** The answer of the broker with the highest rank counts: its worker has the task; the task waits there; a worker could take it; it has workers. */
+/**
+ * The answer with the highest rank counts: a worker of that broker has the task; the task waits there; a worker of it
+ * could take the task; it has workers.
+ */
 const RANK = { claimed: 4, waiting: 3, capable: 2, workers: 1, none: 0 } as const;
 
 interface TaskLocation {
@@ -40,7 +43,7 @@ export function localTaskLocation(core: Core, id: JobId, index: TaskIndex): Task
   return { rank: workers ? RANK.workers : RANK.none, reason };
 }
 
-/** Where a task without a result is. What was cancelled before it ran is nowhere. */
+/** Where a task without a result is. Undefined for a task that was cancelled before it ran. */
 export async function locateTask(core: Core, job: Job, at: TaskIndex): Promise<Omit<TaskLocation, "rank">> {
   const { id, cancels, reason } = job;
   if (job.delayed === true && !contains(cancels, at))

@@ -1,10 +1,12 @@
 /**
- * A broker as a member of a group that shares a store: heartbeats, changes by other brokers, and operations sent to them.
+ * A broker as a member of a group that shares a store: heartbeats, changes by other brokers, and operations sent to
+ * them.
  *
- * Workers that move from one broker to another. The old broker keeps the tasks of a disconnected worker for the grace period; it stops as
- * soon as another broker has the worker. So a broker tells the others when a worker joins it, and asks them when a worker disconnects.
- * The connection of a worker that has moved may look open here for a while. Then the broker only remembers that another one has seen it
- * since, and waits for the end of the connection. Clocks differ, so two brokers cannot compare who saw the worker last.
+ * A disconnected worker may have moved to another broker. Its old broker keeps its tasks for the grace period, or until
+ * another broker has the worker. So a broker tells the others when a worker joins it, and asks them when a worker
+ * disconnects. The connection of a worker that has moved may still look open here. Then this broker only remembers that
+ * another one has seen the worker since, and waits for the end of the connection. Clocks differ, so brokers do not
+ * compare times.
  */
 
 import { now } from "../../base/clock.js";
@@ -34,7 +36,7 @@ export class WorkerMoves {
   /** Workers that look connected here, but have joined another broker since. */
   readonly #doubtful = new Set<WorkerId>();
 
-  /** Workers that this broker has redirected since it is drained. */
+  /** Workers that were redirected because this broker is drained. */
   readonly #redirected = new Set<WorkerId>();
 
   constructor(core: Core, peers: Peers) {
@@ -56,7 +58,7 @@ export class WorkerMoves {
     });
   }
 
-  /** Whether to redirect a worker, because this broker is drained and there are others. True once for each worker. */
+  /** Whether to redirect a worker because this broker is drained and others are not. True once for each worker. */
   shouldRedirect(worker: WorkerId): boolean {
     const { maintenance, group } = this.#core;
     if (!maintenance.draining) this.#redirected.clear();
@@ -78,7 +80,7 @@ export class WorkerMoves {
   }
 }
 
-/** The standings of workers at other brokers, read from the store. Those of workers at this broker are counted here. */
+/** The standings of workers at other brokers, read from the store. Those of this broker's workers are counted here. */
 
 async function applyStandings(core: Core): Promise<void> {
   const { state, store } = core;
@@ -94,7 +96,7 @@ async function applyStandings(core: Core): Promise<void> {
 
 export interface GroupOptions extends SelfInfo {
   readonly leaseMs: number;
-  /** The admin's, which all brokers share. */
+  /** The admin token, which all brokers share. */
   readonly token: string;
   readonly log: Log;
   readonly onLeaseLost: (cause: LaboroError) => void;
@@ -196,7 +198,7 @@ export class BrokerInGroup implements BrokerGroup {
   async start(): Promise<void> {
     await this.#membership.start();
     this.#remoteChanges.start();
-    // They would notice by themselves; this way their workers know this broker sooner.
+    // They would notice by themselves, but this way their workers learn of this broker sooner.
     void this.#peers.askAll("peer.hello", {});
   }
 
@@ -209,7 +211,7 @@ export class BrokerInGroup implements BrokerGroup {
     this.#peers.close();
     await this.#group.leave().catch((cause: unknown) => {
       const { code, message } = asLaboroError(cause);
-      // Then the lease ends by itself.
+      // Otherwise the lease ends by itself.
       if (code !== "LABORO_LEASE_LOST") this.#options.log.warn({ code }, `could not leave the group: ${message}`);
     });
   }
@@ -228,7 +230,7 @@ export class BrokerInGroup implements BrokerGroup {
     void this.#submissions?.take();
     this.#membership.announce();
     this.#releaseLeases();
-    // Heartbeats are a few seconds old. Tasks that are released in vain are leased again when slots are free.
+    // Heartbeats are a few seconds old. Tasks that are released without need are leased again when slots are free.
     if (
       this.#polls % POLLS_PER_REBALANCE === 0 &&
       this.#peers.all.some(({ state, slots }) => state === "open" && slots.free > 0)

@@ -2,10 +2,10 @@
  * A broker as a member of its group: its heartbeats, the other members, and the tasks of dead brokers.
  *
  *   leading    the lease is valid: the last heartbeat was sent less than 80 % of the lease ago, by this machine's clock
- *   cut off    no heartbeat has reached the store for that long: no tasks are assigned until one does. Workers stay connected
- *   lost       the others took this broker for dead and took over its tasks: it must reopen
+ *   cut off    no heartbeat has reached the store for that long: no tasks are assigned. Workers stay connected
+ *   lost       other brokers have taken over its tasks: it must reopen
  *
- * The store counts the lease from the arrival of a heartbeat, this broker from its sending. So this broker stops before the lease ends.
+ * The store counts the lease from the arrival of a heartbeat, this broker from its sending. So this broker stops first.
  */
 
 import { hostname } from "node:os";
@@ -18,14 +18,14 @@ import type { Group, Member } from "../../model/store-group.js";
 import type { Core } from "../core.js";
 import { countWorkers } from "../stats/counters.js";
 
-// What a broker of a group publishes about itself with each heartbeat. Another broker may have another version, so it is validated.
+// What a broker publishes about itself with each heartbeat. Other brokers may have another version, so it is validated.
 
 const MOST = 100_000;
 
 const heartbeatInfo = s.object({
   /** Kept in the data directory, so it is the same over restarts. */
   identity: s.text(),
-  /** For people. */
+  /** Shown to people. */
   name: s.text(),
   version: s.text(),
   host: s.text(),
@@ -44,7 +44,7 @@ const heartbeatInfo = s.object({
 
 export type HeartbeatInfo = s.ReadType<typeof heartbeatInfo>;
 
-/** What the core does not know. */
+/** Facts that the core does not know. */
 export interface SelfInfo {
   readonly identity: string;
   readonly version: string;
@@ -87,7 +87,7 @@ function servicesIn(core: Core): HeartbeatInfo["services"] {
   return [...found.values()].slice(0, MOST);
 }
 
-/** Undefined if this version cannot read it. Fields that only a newer version has are ignored. */
+/** Undefined if this version cannot read it. Unknown fields are ignored. */
 export function readHeartbeatInfo(text: string): HeartbeatInfo | undefined {
   try {
     const known = Object.entries(JSON.parse(text) as object).filter(([name]) => name in heartbeatInfo.shape);
@@ -97,10 +97,10 @@ export function readHeartbeatInfo(text: string): HeartbeatInfo | undefined {
   }
 }
 
-/** The brokers that share a store, as sessions see them that send a peer from one broker to another. */
+/** The brokers that share a store, for sessions that redirect their peers. */
 export interface GroupBroker {
   readonly identity: string;
-  /** By name; a listener with several ports has one entry for each, in the order of its ports. */
+  /** By name. A listener with several ports has one entry for each, in the order of its ports. */
   readonly listeners: readonly { readonly name: string; readonly url: string }[];
 }
 
@@ -273,7 +273,10 @@ export class Membership {
     this.#schedule(0);
   }
 
-  /** The waiting tasks of a dead broker can be leased by any broker. Those of its workers are kept here for the grace period. */
+  /**
+   * Any broker can lease the waiting tasks of a dead broker. Tasks of the workers that this broker took over are kept
+   * for the grace period.
+   */
   async #takeOverDead(): Promise<void> {
     for (const epoch of await this.#group.reap(now())) this.#dead.add(epoch);
     for (const epoch of this.#dead) {
@@ -293,20 +296,21 @@ function liveMember({ epoch, started, lastHeartbeat, alive, info }: Member, late
   return read === undefined ? [] : [{ ...read, epoch, started, heartbeatAgeMs: Math.max(0, latest - lastHeartbeat) }];
 }
 
-/** The part that others act on. The rest changes with every heartbeat. */
+/** The part that other brokers act on. The rest changes with every heartbeat. */
 const announcement = (members: readonly (HeartbeatInfo & { readonly epoch?: number })[]): string =>
   JSON.stringify(
     members.map(({ epoch, identity, state, listeners, services }) => [epoch, identity, state, listeners, services]),
   );
 
-// A lease for what one broker of a group does for all of them. It runs by the store's clock, and ends with the broker that has it.
+// A lease on work that one broker does for the group. It runs by the store's clock and ends with the broker that has
+// it.
 
 const BUCKET = "lease";
 
 export class NamedLease {
   readonly #core: Core;
   readonly #name: string;
-  /** Since when it has been seen to be free. */
+  /** When it was first seen to be free. */
   #freeSince = 0;
 
   constructor(core: Core, name: string) {
@@ -314,7 +318,10 @@ export class NamedLease {
     this.#name = name;
   }
 
-  /** Takes it for `ms`, or renews it, and returns whether this broker has it. One that is free is left to other brokers for `yieldMs`. */
+  /**
+   * Takes or renews the lease for `ms`. Returns whether this broker has it. A free lease is left to other brokers for
+   * `yieldMs`.
+   */
   async take(ms: number, yieldMs: number): Promise<boolean> {
     const { membership, state, store } = this.#core;
     if (!store.shared || store.group === undefined) return true;

@@ -1,6 +1,7 @@
 /**
- * Links to the other brokers of the group: this broker is a client of their main listeners, with the admin's token. A link is closed when
- * its broker is no longer a live member. Requests for services that only workers of other brokers offer are forwarded over these links.
+ * Links to the other brokers of the group: this broker is a client of their main listeners, with the admin's token. A
+ * link is closed when its broker is no longer alive. Requests for services that only workers of other brokers offer are
+ * forwarded over these links.
  */
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
@@ -19,7 +20,7 @@ const UNREACHABLE_MS = 100;
 interface PeerOptions {
   readonly identity: string;
   readonly token: string;
-  /** Of the CA that all brokers of the group share. */
+  /** The fingerprint of the CA that all brokers of the group share. */
   readonly caFingerprint: () => Promise<string | undefined>;
   readonly log: Log;
   readonly connect: ConnectPeer;
@@ -55,7 +56,7 @@ export type Peer = HeartbeatInfo;
 interface OpenLink {
   readonly url: string;
   readonly link: PeerLink;
-  /** Until then the link may still be connecting; after that the broker counts as unreachable. */
+  /** After this time without a connection the broker counts as unreachable. */
   readonly connectDeadline: number;
 }
 
@@ -90,7 +91,7 @@ export class Peers {
       this.#links.delete(identity);
     }
     for (const peer of this.#known) {
-      // A broker without an address fails when it is asked.
+      // A broker without an address fails when it is used.
       void this.#linkTo(peer).catch(() => {});
     }
   }
@@ -124,7 +125,7 @@ export class Peers {
     return (await Promise.all(answers)).filter((one) => one !== undefined);
   }
 
-  /** A request for a service of its workers; `signal` cancels it. */
+  /** Forwards a request to a service of that broker's workers. `signal` cancels it. */
   async request(
     peer: Peer,
     request: PeerRequest,
@@ -161,7 +162,7 @@ export const urlOf = ({ listeners }: Pick<Peer, "listeners">): string | undefine
 /** A forwarded request is not forwarded again. */
 export class PeerForwarder implements RequestForwarder {
   readonly #peers: Peers;
-  /** Reads the heartbeats of the others again: one may offer the service by now. */
+  /** Reads the heartbeats again: another broker may offer the service now. */
   readonly #refresh: () => void;
   #turns = 0;
 

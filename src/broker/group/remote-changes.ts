@@ -1,9 +1,9 @@
 /**
- * Changes that others make to jobs through the store: brokers of the group, and transactions of applications. The store sends hints, some of
- * which are lost, so all open jobs are also polled: their change marks are read, and jobs whose mark has changed are read in full.
+ * Changes of jobs by other brokers and by transactions of applications. The store sends hints, some of which are lost.
+ * So the change marks of all open jobs are also polled, and jobs with a new mark are read in full.
  *
- * What was read may be older than a change made here meanwhile. So a job is read again if it was changed here during the read, and stored
- * counters are used only if no commit of this broker has changed them meanwhile.
+ * The result of a read may be older than a change made here. So a job is read again if it was changed here during the
+ * read, and stored counters are used only if no commit of this broker has changed them meanwhile.
  */
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
@@ -27,11 +27,11 @@ const READS = 5;
 
 interface RemoteChangesOptions {
   readonly log: Log;
-  /** A value in this bucket of the store has changed. */
+  /** Called when a value in this bucket of the store has changed. */
   readonly onTextChanged: (bucket: string) => void;
-  /** Tasks that counted against limits have ended at another broker. */
+  /** Called when tasks that counted against limits have ended at another broker. */
   readonly onLimitsFreed: () => void;
-  /** A transaction of an application has submitted a job. */
+  /** Called when a transaction of an application has submitted a job. */
   readonly onSubmitted: () => void;
   /** Called after each poll. */
   readonly onPolled: () => void;
@@ -80,7 +80,7 @@ export class RemoteChanges {
     }
   }
 
-  /** Tasks of another broker may be leased now. */
+  /** Tasks of another broker may have become free to lease. */
   retryLeases(): void {
     for (const job of [...this.#core.state.jobs.keys()])
       this.#core.decide((out) => onMayLease(this.#core.state, out, job));
@@ -115,7 +115,7 @@ export class RemoteChanges {
       const { job, changeMark, ownChanges } = summary;
       open.add(job);
       const changed = this.#marks.get(job) !== changeMark && !ownChanges;
-      // One that has ended here meanwhile was open before.
+      // A job that has ended here meanwhile was open before.
       if (changed || !(state.jobs.has(job) || before.has(job))) this.#due.add(job);
       else this.#applySummary(summary, before.get(job));
       this.#marks.set(job, changeMark);
@@ -156,7 +156,7 @@ export class RemoteChanges {
     }
   }
 
-  /** `wanted`: also where it is delayed. */
+  /** `wanted`: also if its start is delayed. */
   #read(job: JobId, wanted = false): Promise<void> {
     const before = (this.#reading.get(job) ?? Promise.resolve()).catch(() => {});
     const reading = before.then(() => this.#readJob(job, wanted));
@@ -176,7 +176,7 @@ export class RemoteChanges {
       const counters = jobs.countersOf(id);
       let job = await store.job(id);
       if (job === undefined && !state.jobs.has(id) && this.#group.submissions !== undefined) {
-        // Submitted by a transaction and not stored yet, it is not a job that was removed.
+        // A job in the submissions is not stored yet. It was not removed.
         if (await this.#group.submissions.waits(id)) return;
         job = await store.job(id);
       }
@@ -190,14 +190,14 @@ export class RemoteChanges {
         this.#core.delays.added(job);
         return;
       }
-      // Then it is read once more: it may have been changed while it was added.
+      // Read once more: it may have changed while it was added.
       await addRemoteJob(this.#core, job);
     }
     this.#due.add(id);
   }
 }
 
-/** Applies changes that another broker made to a job: to dispatch, to callers that wait for its end, and to the events. */
+/** Applies a change of a job by another broker to dispatch, to callers that wait for its end, and to the events. */
 
 /** Ranges listed in one event. */
 const LISTED = 256;
@@ -206,7 +206,7 @@ const LISTED = 256;
 async function addRemoteJob(core: Core, job: Job): Promise<void> {
   await core.jobs.withLock(job.id, async () => {
     const others: JobId[] = [];
-    // A dependency that was removed has succeeded: otherwise this job would have been cancelled.
+    // A dependency that was removed has succeeded. If it had failed, this job would have been cancelled.
     for (const { job: other } of job.after) if ((await core.store.job(other)) !== undefined) others.push(other);
     const ends = others.length === 0 ? new Map<JobId, JobEnd>() : await endsOf(core, others);
     if (core.state.jobs.has(job.id)) return;
@@ -220,7 +220,7 @@ async function addRemoteJob(core: Core, job: Job): Promise<void> {
 function applyJob(core: Core, id: JobId, job: Job | undefined, countersValid: boolean): void {
   const known = core.state.jobs.get(id);
   if (job === undefined) {
-    // It ended and was removed before it was read here. The broker that saw its end has cancelled the jobs that must not run after it.
+    // It has ended and was removed. The broker that saw its end has cancelled the jobs that depend on it.
     if (known !== undefined) endJob(core, id, core.jobs.countersOf(id) ?? known.job.counters, "succeeded");
     core.publish([{ kind: "job-removed", job: id }]);
     return;
@@ -257,7 +257,7 @@ function applyCancels(core: Core, job: Job, before: Ranges): void {
   const known = core.state.jobs.get(job.id);
   const again = before.flatMap((range) => difference(range, job.cancels));
   if (known !== undefined && again.length > 0) {
-    // Rerun at another broker: they wait there, or can be leased.
+    // Rerun at another broker: the tasks wait there, or can be leased.
     known.cancels = job.cancels;
     core.decide((out) => onMayLease(core.state, out, job.id));
     core.publish([{ kind: "job-rerun", job: job.id, count: countOf(again) }]);
@@ -275,7 +275,7 @@ function applyProgress(core: Core, id: JobId, counters: Counters): void {
   if (before === undefined || sameCounters(before, counters)) return;
   core.publish([tasksEnded(id, counters)]);
   core.decide((out) => onProgress(core.state, out, id, { counters }, now()));
-  // Fewer than before: some were rerun, and may be leased here.
+  // Fewer ended tasks than before: some are rerun and may be leased here.
   if (finishedCount(counters) < finishedCount(before)) core.decide((out) => onMayLease(core.state, out, id));
 }
 
@@ -300,7 +300,7 @@ const tasksEnded = (job: JobId, counters: Counters): EventBody => ({
 
 // Makes the jobs that transactions of applications have submitted to the database.
 
-/** How long a job that was submitted is waited for, and how often it is looked for. Longer than this only one that cannot be made takes. */
+/** How long and how often to look for a submitted job. One that is not found by then cannot be created. */
 const FIND_MS = 60_000;
 const PAUSE_MS = 20;
 
@@ -317,7 +317,7 @@ export class TransactionSubmissions {
     this.#log = log;
   }
 
-  /** A job that was submitted and may not be stored yet. Another broker may be storing it. */
+  /** A submitted job that may not be stored yet, because another broker is storing it. */
   async find(id: JobId): Promise<Job | undefined> {
     const end = now() + FIND_MS;
     let found: Job | undefined;
@@ -326,11 +326,11 @@ export class TransactionSubmissions {
       found = await this.#core.store.job(id);
       if (found === undefined) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
-    // It may have been stored and removed from the submissions since the caller looked for it.
+    // It may have moved from the submissions to the store since the caller looked for it.
     return found ?? this.#core.store.job(id);
   }
 
-  /** Takes what waits: after a notification, and with each poll. */
+  /** Takes waiting submissions: after a notification, and with each poll. */
   async take(): Promise<void> {
     this.#again = true;
     if (this.#taking) return;

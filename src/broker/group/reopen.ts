@@ -2,13 +2,12 @@
  * A broker of a group may open several times in one process.
  *
  *   standing by  a fallback only: it sends heartbeats, and its listeners are closed (standby.ts)
- *   opening      a new epoch is taken; if the store does not answer, it is tried again
+ *   opening      takes a new epoch; retries until the store answers
  *   open         the listeners are open
- *   closing      its lease was lost, or it steps back: the listeners close, and it opens or stands by again
+ *   closing      the lease was lost, or it steps back: the listeners close, then it opens or stands by again
  *   stopped
  *
- * A broker that loses its lease loses its state, but not the work of its workers: they reconnect to it or to another broker, with their
- * tasks.
+ * A broker that loses its lease loses its state, but not the work of its workers: they reconnect with their tasks.
  */
 
 import { randomBytes } from "node:crypto";
@@ -176,7 +175,7 @@ class ReopeningBroker implements StartedBroker {
     else await this.#openWithRetry();
   }
 
-  /** Retries until the store answers: a broker that was open before can have no other problem. */
+  /** Retries until the store answers. A broker that was open before has no other problem. */
   async #openWithRetry(): Promise<void> {
     const { log = SILENT } = this.#options;
     while (!this.#over) {
@@ -217,7 +216,7 @@ class ReopeningBroker implements StartedBroker {
   }
 }
 
-/** Loaded here, because most brokers have a store of their own. */
+/** Loaded late, because most brokers use SQLite. */
 async function openPostgres(url: string, directory: GroupDirectory, log: (line: string) => void): Promise<Store> {
   const { openPostgresStore } = await import("../../store/postgres/index.js");
   const { identity, formerEpoch } = directory;
@@ -228,8 +227,8 @@ async function openPostgres(url: string, directory: GroupDirectory, log: (line: 
 const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});
 
 /**
- * The data directory of a broker of a group: the broker's identity, tokens, certificates, and a lock. The lock proves that the former process
- * of this broker has ended, so its tasks can be taken over at once, without waiting for the end of its lease.
+ * The data directory of a broker of a group: identity, tokens, certificates, and a lock. The lock proves that the
+ * former process of this broker has ended. So its tasks can be taken over at once, before its lease ends.
  */
 const FILE = "group.json";
 
@@ -285,7 +284,7 @@ function readIdentity(path: string): StoredIdentity | undefined {
       return { identity, ...(typeof epoch === "number" ? { epoch } : {}) };
     }
   } catch {
-    // Reported below.
+    // The caller reports it.
   }
   throw new LaboroError(
     "LABORO_DATA_CORRUPT",

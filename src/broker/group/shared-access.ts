@@ -1,7 +1,7 @@
 /**
- * All brokers of a group have the same tokens and the same CA, so a join URL of one is valid at all of them. Both are in the store. The first
- * broker stores those of its data directory, or makes them; the others use what is stored, and write it to their data directories for
- * the tools on their machine.
+ * All brokers of a group have the same tokens and the same CA, so a join URL is valid at all of them. Both are in the
+ * store. The first broker stores those of its data directory, or makes them. The others copy the stored ones to their
+ * data directories, for tools on their machine.
  */
 import { X509Certificate } from "node:crypto";
 import { LaboroError } from "../../base/errors.js";
@@ -20,7 +20,9 @@ import type { Core } from "../core.js";
 
 const BUCKET = "access";
 
-/** The value of this key; if there is none, the one that `make` returns, unless another broker is faster. */
+/**
+ * Returns the value of this key. If there is none, stores the one that `make` returns, unless another broker is faster.
+ */
 async function getOrCreate(core: Core, key: string, make: () => Promise<string>): Promise<string> {
   for (;;) {
     const found = await readText(core.store, key);
@@ -56,7 +58,7 @@ export const sharedCa =
   async (own) =>
     JSON.parse(await getOrCreate(core, "ca", async () => JSON.stringify(await own()))) as CertificatePair;
 
-/** Of the CA of the group; undefined if none was made yet. */
+/** The fingerprint of the group's CA; undefined if none was made yet. */
 export async function sharedFingerprint(store: Store): Promise<string | undefined> {
   const text = await readText(store, "ca");
   if (text === undefined) return undefined;

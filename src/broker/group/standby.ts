@@ -1,6 +1,7 @@
 /**
- * A fallback that stands by: it has an epoch and a lease, so the others see it and workers know its address, but its listeners are closed
- * and it has no tasks. When no broker with open listeners is left, the fallback that has stood by longest opens.
+ * A fallback that stands by: it has an epoch and a lease, so other brokers see it and workers know its address, but its
+ * listeners are closed and it has no tasks. When no broker with open listeners is left, the fallback that has stood by
+ * longest opens.
  */
 import { hostname } from "node:os";
 import { inUrl, isLoopback } from "../../base/addresses.js";
@@ -89,7 +90,7 @@ async function standbyHeartbeatInfo({
   };
 }
 
-/** The URLs that its listeners will have; unknown if any free port is taken. */
+/** The URLs that its listeners will have. Unknown if any free port is taken. */
 async function urlsWhenOpen(address: StandbyOptions["address"]): Promise<HeartbeatInfo["listeners"]> {
   const { host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls, listeners = [] } = address;
   const reached = async (bound: string): Promise<string> =>

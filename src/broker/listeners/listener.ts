@@ -1,4 +1,4 @@
-/** The listener of an old protocol: what it is given, how an operator asks for it, and one on a plain TCP port. */
+/** The listener of an old protocol: its context, its options, and a listener on a plain TCP port. */
 import { lookup } from "node:dns/promises";
 import { createServer, type Socket } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
@@ -9,7 +9,7 @@ import type { Log, PeerErrors } from "../../base/log.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
 import type { Core } from "../core.js";
 
-/** They open only when named. */
+/** They open only when an operator names them. */
 export const LISTENER_NAMES = ["fuq", "fuq1", "runexp", "round-robin", "scale0"] as const;
 /** A protocol that has a listener of its own. */
 export type ListenerName = (typeof LISTENER_NAMES)[number];
@@ -24,13 +24,13 @@ export interface ListenerAddress {
 export interface ListenerSettings {
   /** The pool of the workers that connect here; `default` if absent. */
   readonly pool?: string;
-  /** round-robin: the names under which peers connect, where the address is not enough. */
+  /** round-robin: the names under which peers connect, if the address is not enough. */
   readonly identities?: readonly string[];
-  /** round-robin: the services of commands; a command is a name, or `0x` and its bytes. */
+  /** round-robin: services by command; a command is a name, or `0x` and its bytes. */
   readonly services?: Readonly<Record<string, string>>;
-  /** round-robin: after this time a request is answered with a failure, and its slot is free. */
+  /** round-robin: after this time a request is answered with a failure and its slot is freed. */
   readonly requestTimeoutMs?: number;
-  /** ZeroMQ listeners: the broker's secret key, and the peers that may connect. Without it anyone may. */
+  /** ZeroMQ listeners: the broker's secret key and the peers that may connect. If absent, any peer may connect. */
   readonly curve?: CurveKeys;
 }
 
@@ -46,7 +46,7 @@ export interface ListenerContext {
   readonly core: Core;
   readonly guard: ConnectionGuard;
   readonly log: Log;
-  /** Peers that misbehave; each is logged once, however often it does. */
+  /** Logs the faults of peers, each once. */
   readonly peerErrors: PeerErrors;
   /** Records the messages of a connection while somebody inspects it. */
   readonly connections: TracedConnections;
@@ -54,9 +54,11 @@ export interface ListenerContext {
 }
 
 export interface Listener {
-  /** Where it is open, as a peer would write it. */
+  /** The open addresses, as a peer writes them. */
   readonly urls: readonly string[];
-  /** Accepts no new peers and says goodbye to the connected ones, as their protocol has it. Resolves when all are closed. */
+  /**
+   * Accepts no new peers and takes leave of the connected ones as the protocol requires. Resolves when all are closed.
+   */
   close(): Promise<void>;
 }
 
@@ -64,7 +66,7 @@ export type ListenerFactory = (context: ListenerContext, address: ListenerAddres
 
 // The listeners of old protocols that an operator requests with `--protocol`: their syntax, and which are refused.
 
-/** The ports of each, unless others are given. */
+/** Default ports. */
 const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
   fuq: [5430],
   fuq1: [5431],
@@ -76,7 +78,7 @@ const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
 /** A listener to open. */
 export interface ListenerRequest extends ListenerAddress {
   readonly name: ListenerName;
-  /** The pool of its workers, where it differs from that of all listeners. */
+  /** The pool of its workers, if it differs from the pool of all listeners. */
   readonly pool?: string;
 }
 
@@ -136,11 +138,11 @@ export function checkListeners(listeners: readonly ListenerRequest[], insecure: 
   if (twice !== undefined) throw badInput(`protocol ${twice.name} is given twice`);
 }
 
-// The host name under which other machines reach this one, where none is given.
+// The host name under which other machines reach this one, if none is given.
 
 /**
- * The host name, unless it means this machine to itself only: many systems have a line for it in /etc/hosts that leads back
- * here. Then an address by which others can reach it, if it has one.
+ * The host name, unless it resolves to this machine only, as a line in /etc/hosts of many systems makes it. Then an
+ * address under which others can reach this machine, if it has one.
  */
 export async function advertisedHost(): Promise<string> {
   const name = hostname();
@@ -157,7 +159,7 @@ export async function advertisedHost(): Promise<string> {
 
 /** A connected peer, as the listener sees it. */
 export interface TcpPeer {
-  /** The broker or the listener closes: say goodbye as the protocol has it, then end the socket. */
+  /** The broker or the listener closes: take leave as the protocol requires, then end the socket. */
   shutdown(): void;
 }
 
@@ -168,7 +170,7 @@ export async function openTcpListener(
   name: ListenerName,
   { log, guard: connections }: Pick<ListenerContext, "log" | "guard">,
   { host, ports: [port = 0] }: ListenerAddress,
-  /** `greeted`: the peer has said who it is. */
+  /** `greeted`: the peer has identified itself. */
   accept: (socket: Socket, address: string, greeted: () => void) => TcpPeer,
 ): Promise<Listener> {
   const guard = connections.of(name);

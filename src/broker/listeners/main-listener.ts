@@ -1,6 +1,7 @@
 /**
- * The main listener: HTTP, plain and with TLS, on one port. It serves the API, the pages for people, and the WebSocket of laboro's
- * own link. What only HTTP needs is loaded at the first request, because most brokers are started to run one batch.
+ * The main listener: HTTP, plain and with TLS, on one port. It serves the API, the pages for people, and the WebSockets
+ * of laboro's own link. Modules that only HTTP needs are loaded at the first request, because most brokers run one
+ * batch.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -41,7 +42,7 @@ export interface LinkEndpoint extends WebSocketEndpoint {
   terminate(): void;
 }
 
-/** A protocol with paths of its own. */
+/** A protocol with its own HTTP paths. */
 interface HttpEndpoint extends WebSocketEndpoint {
   handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void>;
 }
@@ -54,7 +55,7 @@ interface MainListenerOptions {
   /** Called at the first request for it. */
   readonly openFuq: () => Promise<HttpEndpoint>;
   readonly guard: ConnectionGuard;
-  /** The certificate for TLS connections; absent where TLS is off. */
+  /** The certificate for TLS connections; absent if TLS is off. */
   readonly certificate?: () => Promise<CertificatePair>;
 }
 
@@ -164,7 +165,7 @@ export class MainListener {
 
   #serveHealth(path: string, response: ServerResponse): void {
     const refusing = path === "/healthz" ? undefined : this.#closing ? "stopping" : this.#core.refusing?.code;
-    // Nobody authenticates here, and the guard would destroy a connection that stays open.
+    // No authentication happens here, and the guard would destroy a connection that stays open.
     response.writeHead(refusing === undefined ? 200 : 503, { "content-type": "text/plain", connection: "close" });
     response.end(`${refusing ?? "ok"}\n`);
   }
@@ -190,7 +191,7 @@ export class MainListener {
     await this.#api(request, response, admitted.role);
   }
 
-  /** The dashboard has the code of a login link, and wants a session. */
+  /** The dashboard sends the code of a login link to get a session. */
   async #login(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const session = this.#options.auth.login(request);
     if (isRefusal(session)) return refuse(response, session);
@@ -240,9 +241,9 @@ function statusOf(error: NodeJS.ErrnoException): string {
 const TLS_HANDSHAKE = 0x16;
 
 /**
- * Lets an HTTP server accept only what the guard admits, and TLS connections too. `certificate` is called when a connection needs it;
- * without it there is no TLS. From here on the server sees a connection only after its first byte has arrived, and decrypted if it is
- * TLS. The guard destroys a connection whose first byte or handshake does not come.
+ * Connects an HTTP server to connections that the guard admits, plain or TLS. `certificate` is called when a TLS
+ * connection comes; without it there is no TLS. The server sees a connection only after its first byte, and decrypted.
+ * The guard destroys a connection whose first byte or handshake does not come.
  */
 function acceptConnections(
   server: Server,
@@ -278,7 +279,9 @@ function acceptConnections(
   });
 }
 
-/** The server of TLS is made for the first connection: to make it takes longer than all else at the start of a broker. */
+/**
+ * The TLS server is made for the first connection, because making it takes longer than the rest of a broker's start.
+ */
 function tlsBefore(
   accept: (socket: Socket) => void,
   certificate: () => Promise<CertificatePair>,
@@ -297,7 +300,7 @@ function tlsBefore(
         current = pair;
         server.emit("connection", socket);
       },
-      // Logged where it was made.
+      // The failure is already logged.
       () => socket.destroy(),
     );
   };

@@ -1,14 +1,14 @@
 /**
  * The tasks of one worker, between the core and the session of a protocol that runs tasks.
  *
- *   unsent      assigned to the worker, and not sent yet
- *   sent        sent; the worker has not said that it began
- *   running     the worker has it
- *   missing     the worker should have it and does not list it: its result may still come
- *   foreign     the worker has it, and should not
+ *   unsent      assigned to the worker, not sent yet
+ *   sent        sent; the worker has not reported the start
+ *   running     the worker has started it
+ *   missing     the worker does not list a task that it should have: its result may still come
+ *   foreign     the worker has a task that it should not have
  *
- * What is sent, running or foreign takes a slot at the worker. The session sends what is unsent or to be cancelled, in the order of its
- * protocol, and reports what the worker answers.
+ * Tasks that are sent, running or foreign take a slot of the worker. The session sends unsent tasks and cancels in the
+ * order of its protocol, and reports the worker's answers.
  */
 import { MAX_TIMER_MS, now } from "../../base/clock.js";
 import type { AttemptRange, WorkerProfile } from "../../dispatch/index.js";
@@ -21,24 +21,23 @@ import type { WorkerPort } from "../core-view.js";
 type AssignedTaskState = "unsent" | "sent" | "running" | "missing" | "foreign";
 
 interface TaskFields {
-  /** How the messages of the protocol name it. */
+  /** Its name in the messages of the protocol. */
   readonly name: string;
   readonly job: JobId;
-  /** -1 where the task is foreign. */
+  /** -1 for a foreign task. */
   readonly index: TaskIndex;
   readonly attempt: Attempt;
   /** Changed by `AssignedTasks` only. */
   readonly state: AssignedTaskState;
   /** When it was started, by the broker's clock. */
   since: number;
-  /** Its time limit is over. */
   timedOut: boolean;
   limitTimer?: NodeJS.Timeout;
-  /** Runs while the report of its end is waited for. */
+  /** Runs while the session waits for the report of its end. */
   settleTimer?: NodeJS.Timeout;
 }
 
-/** `D`: what the protocol keeps with a task. */
+/** `D`: the fields that a protocol adds to a task. */
 export type AssignedTask<D> = TaskFields & D;
 type Described<D> = D & { readonly name: string };
 
@@ -76,13 +75,13 @@ export abstract class AssignedTasks<D extends object> {
     this.#port = port;
   }
 
-  /** The name of a task, and what to keep with it. Undefined where this worker cannot run it. */
+  /** The name of a task, and its added fields. Undefined if this worker cannot run it. */
   protected abstract describe(job: Job, index: TaskIndex, entry: Bytes | undefined): Described<D> | undefined;
-  /** How many tasks the worker takes at once, with those that it has. */
+  /** How many tasks the worker can have, including its current ones. */
   protected abstract slots(): number;
-  /** There is something to send. */
+  /** Called when there is something to send. */
   protected abstract pending(): void;
-  /** The worker has ended the task, and reports nothing. */
+  /** Called when a task has ended without a report of the worker. */
   protected ended(_task: AssignedTask<D>): void {}
 
   /** An assignment that was decided while slots were free may arrive when none is. */
@@ -90,7 +89,7 @@ export abstract class AssignedTasks<D extends object> {
     return true;
   }
 
-  // What it has
+  // The tasks
 
   get id(): WorkerId | undefined {
     return this.#id;
@@ -112,12 +111,12 @@ export abstract class AssignedTasks<D extends object> {
     return this.#counts[state];
   }
 
-  /** Those that the broker has claimed for this worker. */
+  /** Tasks that the broker has claimed for this worker. */
   get claimedCount(): number {
     return this.#tasks.size - this.#counts.foreign;
   }
 
-  /** Those that take a slot at the worker. */
+  /** Tasks that take a slot of the worker. */
   get usedSlots(): number {
     const { sent, running, foreign } = this.#counts;
     return sent + running + foreign;
@@ -138,7 +137,7 @@ export abstract class AssignedTasks<D extends object> {
     this.#counts[task.state]--;
     this.#counts[state]++;
     this.#unsent.delete(task);
-    // An earlier run of it has ended, and this one may never begin.
+    // An earlier run of it has ended. This one may never start.
     if (state === "foreign") this.#toCancel.delete(task);
     (task as { state: AssignedTaskState }).state = state;
   }
@@ -153,10 +152,10 @@ export abstract class AssignedTasks<D extends object> {
     this.#counts[task.state]--;
   }
 
-  /** The tasks return to the queue, at no cost. */
+  /** Returns tasks to the queue, without counting an attempt. */
   giveBack(tasks: readonly AssignedTask<D>[]): void {
     for (const one of tasks) this.remove(one);
-    // The slots first, or they would be filled at once with the tasks that were just returned.
+    // The slots first. Otherwise the returned tasks would be assigned here again at once.
     this.publishSlots();
     if (this.#id !== undefined) this.core.workerRetracted(this.#id, tasks.map(rangeOf));
   }
@@ -174,7 +173,7 @@ export abstract class AssignedTasks<D extends object> {
 
   // Joining and leaving
 
-  /** With the tasks that are claimed for it, as far as the worker `hasTask`. Until `publishSlots` it gets no other. */
+  /** Joins with the claimed tasks for which `hasTask` is true. The worker gets no other until `publishSlots`. */
   async join(
     profile: TaskWorkerProfile,
     hasTask: (name: string, attempt: Attempt) => boolean = () => true,
@@ -198,8 +197,8 @@ export abstract class AssignedTasks<D extends object> {
   }
 
   /**
-   * Joins a worker that has no tasks yet. Where one broker owns the store this takes effect within the call, so that the worker's next
-   * message, which may be a late result, finds it joined.
+   * Joins a worker that has no tasks yet. With SQLite it takes effect within the call, so that the worker's next
+   * message, such as a late result, finds it joined.
    */
   async joinNew(profile: TaskWorkerProfile): Promise<void> {
     this.#id = profile.id;
@@ -209,14 +208,14 @@ export abstract class AssignedTasks<D extends object> {
     if (this.#closed) this.core.workerDisconnected(profile.id, this.#port, false);
   }
 
-  /** The worker was asked to stop: its disconnect is orderly. `now`: it goes without a report of its tasks. */
+  /** The worker was asked to stop, so its disconnect is orderly. `now`: it leaves without a report of its tasks. */
   markLeaving(now = false): void {
     this.#leaving = now ? "now" : "in order";
     if (this.#id !== undefined) this.core.workerDrains(this.#id);
     this.drain();
   }
 
-  /** Nothing more is sent or handled, whether or not the connection is closed already. Unsent tasks return to the queue. */
+  /** Nothing more is sent or handled, even if the connection is still open. Unsent tasks return to the queue. */
   close(): void {
     if (this.#closed) return;
     this.#ending = true;
@@ -249,7 +248,7 @@ export abstract class AssignedTasks<D extends object> {
     this.pending();
   }
 
-  /** Dispatch waits for the answer, so there is one even if nothing can be given back. */
+  /** Dispatch waits for the answer, so one is sent even if no task can be retracted. */
   retract(tasks: readonly AttemptRange[]): void {
     this.giveBack([...this.#unsent].filter((task) => isInRanges(task, tasks)));
   }
@@ -266,9 +265,9 @@ export abstract class AssignedTasks<D extends object> {
     this.giveBack([...this.#unsent]);
   }
 
-  // What is to be sent
+  // Sending
 
-  /** The next task, which is now on its way. */
+  /** The next unsent task. It counts as sent from now on. */
   nextUnsent(): AssignedTask<D> | undefined {
     const [task] = this.#unsent;
     if (task !== undefined) this.setState(task, "sent");
@@ -281,9 +280,8 @@ export abstract class AssignedTasks<D extends object> {
     return gone;
   }
 
-  // What the worker reports
+  // Reports of the worker
 
-  /** It has begun with it. */
   started(task: AssignedTask<D>): void {
     if (this.has(task) && task.state === "sent" && this.#id !== undefined) {
       this.setState(task, "running");
@@ -293,7 +291,7 @@ export abstract class AssignedTasks<D extends object> {
     } else if (this.has(task) && task.state === "foreign") this.#toCancel.add(task);
   }
 
-  /** It has the task although that returned to the queue: the task is its own again, where no other worker has it. */
+  /** The worker has a task that had returned to the queue. It keeps the task if no other worker has it. */
   reclaim(job: JobId, index: TaskIndex, crashedOnly = false): AssignedTask<D> | undefined {
     const open = this.core.job(job);
     const described = open && this.describe(open, index, undefined);
@@ -302,21 +300,21 @@ export abstract class AssignedTasks<D extends object> {
     return attempt === undefined ? undefined : this.add({ ...described, job, index, attempt, state: "running" });
   }
 
-  /** It has this task, and is to end it. */
+  /** Adds a task that the worker has and must end. */
   protected addForeign(described: Described<D>, job: JobId): AssignedTask<D> {
     const task = this.add({ ...described, job, index: -1, attempt: 0, state: "foreign" });
     this.#toCancel.add(task);
     return task;
   }
 
-  /** Waits so long for the report of its end; then the task is settled without. */
+  /** Waits this long for the report of its end, then settles the task without one. */
   settleAfter(task: AssignedTask<D>, ms: number): void {
     if (!this.has(task)) return;
     clearTimeout(task.settleTimer);
     task.settleTimer = setTimeout(() => this.settle(task), ms);
   }
 
-  /** No report will come: the worker does not have it, or `stopped` it. */
+  /** No report will come: the worker does not have the task, or has `stopped` it. */
   settle(task: AssignedTask<D>, stopped = task.timedOut): void {
     if (!this.has(task)) return;
     const { state } = task;
@@ -329,7 +327,7 @@ export abstract class AssignedTasks<D extends object> {
     if (state !== "foreign") this.ended(task);
   }
 
-  /** For protocols without time limits: the broker cancels what takes too long. */
+  /** For protocols without time limits: the broker cancels tasks that take too long. */
   protected watchLimit(task: AssignedTask<D>): void {
     const limitMs = this.core.job(task.job)?.limits.timeLimitMs;
     clearTimeout(task.limitTimer);

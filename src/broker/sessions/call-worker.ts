@@ -1,6 +1,6 @@
 /**
- * A worker that knows only requests, between the core and the session of its protocol. A task of kind `call` is sent as
- * a request too: the answer is the task's output and result.
+ * A worker that knows only requests, between the core and the session of its protocol. A task of kind `call` is also
+ * sent as a request: the answer is the task's output and result.
  */
 import { randomUUID } from "node:crypto";
 import { MAX_TIMER_MS, now } from "../../base/clock.js";
@@ -18,12 +18,12 @@ export interface WorkerCall {
   readonly name: string;
   readonly service: string;
   readonly body: Uint8Array;
-  /** Of a request: how long its client waits. */
+  /** For a request: how long its client waits. */
   readonly timeoutMs?: number;
-  /** Of a task. */
+  /** For a task. */
   readonly attempt?: number;
   readonly attachment?: unknown;
-  /** The worker has answered, or does not have it any more. */
+  /** Called when the worker has answered or lost the call. */
   readonly done: (body: Uint8Array, error?: ErrorCode, attachment?: unknown) => void;
 }
 
@@ -43,7 +43,7 @@ export abstract class CallWorker implements WorkerPort {
   readonly #taskTimeoutMs: number;
   readonly #tasks = new Map<string, RunningTask>();
 
-  /** `taskTimeoutMs` is for jobs without a time limit of their own. */
+  /** `taskTimeoutMs`: for jobs without a time limit. */
   constructor(core: Core, profile: WorkerProfile, taskTimeoutMs = MAX_TIMER_MS) {
     this.core = core;
     this.profile = profile;
@@ -51,7 +51,10 @@ export abstract class CallWorker implements WorkerPort {
   }
 
   protected abstract sendCall(call: WorkerCall): void;
-  /** Nobody waits for this call any more, but the worker may still work on it. `then` is called if it was waited for. */
+  /**
+   * The client of this call no longer waits, but the worker may still work on it. `then` is called unless the call was
+   * abandoned before.
+   */
   protected abstract abandonCall(name: string, then: (call: WorkerCall) => void): void;
   abstract stop(): void;
   abstract close(reason: string): void;
@@ -84,10 +87,10 @@ export abstract class CallWorker implements WorkerPort {
     }
   }
 
-  /** Assigned tasks are sent at once: there are no prefetched tasks to take back. */
+  /** Assigned tasks are sent at once, so none can be retracted. */
   retract(): void {}
 
-  /** The worker may go on with a cancelled task; its answer is not used. */
+  /** The worker may continue with a cancelled task. Its answer is ignored. */
   cancel(ranges: readonly AttemptRange[]): void {
     for (const [name, task] of this.#tasks) {
       if (!isInRanges(task, ranges)) continue;
@@ -100,7 +103,6 @@ export abstract class CallWorker implements WorkerPort {
 
   drain(): void {}
 
-  /** The worker is gone. */
   protected clearTasks(): void {
     for (const name of [...this.#tasks.keys()]) this.#removeTask(name);
   }

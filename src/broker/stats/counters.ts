@@ -1,6 +1,7 @@
 /**
- * What charts and /metrics count: since the start of this broker, what is open now, and the requests of each service. It also remembers since
- * when the tasks of a job can be assigned, if that is later than the submission, to measure how long they wait.
+ * The counters of charts and /metrics: totals since the start of this broker, open work, and requests of each service.
+ * Also since when the tasks of a job can be assigned, if that is later than the submission, to measure how long they
+ * wait.
  */
 
 import type { JobState } from "../../dispatch/state.js";
@@ -11,10 +12,10 @@ import type { Write, WriteResult } from "../../model/store.js";
 import type { Core } from "../core.js";
 import type { BrokerEvent } from "../events.js";
 
-/** Lost workers that are remembered; the one lost longest ago is dropped first. */
+/** Lost workers that are remembered. The oldest is dropped first. */
 const LOST_KEPT = 200;
 
-/** Tasks of the job can be assigned from now on. */
+/** After these events, tasks of the job can be assigned. */
 const READY: ReadonlySet<string> = new Set(["job-edited", "job-released", "job-due", "job-rerun"]);
 
 /** Recent events that are remembered. */
@@ -35,16 +36,16 @@ export class BrokerCounters {
   commits = 0;
   workersLost = 0;
   requestsCompleted = 0;
-  /** Those of `requestsCompleted` that ended with an error. */
+  /** Requests that ended with an error, a part of `requestsCompleted`. */
   requestsFailed = 0;
-  /** From when a task could be assigned until it was. */
+  /** From the time a task could be assigned to its assignment. */
   readonly taskWaits = new Histogram();
   readonly taskDurations = new Histogram();
   /** From a request to its answer. */
   readonly requestDurations = new Histogram();
   /** Workers that disconnected without notice and have not come back. */
   readonly lostWorkers = new Map<WorkerId, LostWorker>();
-  /** The latest events, newest first, without `tasks-ended`, of which there may be thousands. */
+  /** The latest events, newest first. Without `tasks-ended`, which may be thousands. */
   readonly recentEvents: BrokerEvent[] = [];
   readonly #readySince = new Map<JobId, number>();
 
@@ -95,7 +96,7 @@ export class BrokerCounters {
     if (this.lostWorkers.size > LOST_KEPT && oldest !== undefined) this.lostWorkers.delete(oldest);
   }
 
-  /** Until now its tasks could not be assigned: the job was held, or waited for another job. */
+  /** Until now the tasks could not be assigned: the job was held, or waited for another job. */
   setReadySince(job: JobId, now: number): void {
     this.#readySince.set(job, now);
   }
@@ -106,8 +107,8 @@ export class BrokerCounters {
 }
 
 /**
- * A histogram of durations, in buckets that double: up to 1 ms, 2, 4, 8 …, and a last one without a bound. Adding takes a few machine
- * instructions, so it can be done for every task.
+ * A histogram of durations in buckets that double: up to 1 ms, 2, 4, 8 …, and a last one without a bound. Adding takes
+ * a few machine instructions, so every task is counted.
  */
 export const BUCKETS = 28;
 
@@ -115,7 +116,7 @@ export const BUCKETS = 28;
 export const boundOf = (bucket: number): number => 2 ** bucket;
 
 export class Histogram {
-  /** One more than there are bounds: the last has no bound. */
+  /** One more than there are bounds: the last bucket has none. */
   readonly counts = new Float64Array(BUCKETS + 1);
   count = 0;
   sum = 0;
@@ -159,7 +160,7 @@ export class Histogram {
   }
 }
 
-// Counts of open work and workers. Each call walks over all open jobs or workers, so it is for occasional use.
+// Counts of open work and workers. Each call visits all open jobs or workers, so it is for occasional use.
 
 /** `atPeers`: running tasks of each job at other brokers. */
 export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map()) {
@@ -204,8 +205,8 @@ export function countRequests(core: Core): { waiting: number; running: number } 
 }
 
 /**
- * For how long the oldest task has waited that could be assigned; 0 if none waits. A job that is held or blocked begins to wait when that
- * ends. Each call records that for open jobs, so it must be called often enough.
+ * How long the oldest assignable task has waited; 0 if none waits. The wait of a job that is held or blocked starts
+ * when that ends. Each call records this for open jobs, so it must be called often enough.
  */
 export function oldestWait(core: Core, now: number): number {
   let oldest = now;
@@ -222,7 +223,7 @@ export function oldestWait(core: Core, now: number): number {
 /** Latencies that are kept for each service. */
 const WINDOW = 1024;
 const SECONDS = 60;
-/** Services that are remembered; the one used longest ago is dropped first. */
+/** Services that are remembered. The one used longest ago is dropped first. */
 const SERVICES = 1_000;
 
 interface ServiceStatsView {
@@ -258,12 +259,12 @@ class ServiceCounters {
 }
 
 export class ServiceStats {
-  /** The one used last comes last. */
+  /** In order of last use. */
   readonly #services = new Map<string, ServiceCounters>();
   #last: { readonly service: string; readonly pool: string; readonly counters: ServiceCounters } | undefined;
 
   add(service: string, pool: string, now: number, tookMs: number, failed: boolean): void {
-    // Most requests are for the service of the one before.
+    // Most requests are for the same service as the one before.
     const last = this.#last;
     const same = last !== undefined && last.service === service && last.pool === pool;
     (same ? last.counters : this.#moveToEnd(service, pool)).add(now, tookMs, failed);

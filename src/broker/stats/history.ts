@@ -1,7 +1,7 @@
 /**
- * Time series for charts: a point every five seconds of the last hour in memory, and every minute of the last day in the store. A broker
- * stores an hour of minutes as one small text under its own key, so brokers of a group write side by side. Points older than a day are
- * removed.
+ * Time series for charts: one point for every five seconds of the last hour, in memory, and for every minute of the
+ * last day, in the store. Each broker stores an hour of minutes as one text under its own key, so the brokers of a
+ * group do not overwrite each other. Points older than a day are removed.
  */
 
 import { now } from "../../base/clock.js";
@@ -24,7 +24,7 @@ const GAUGE_FIELDS = [
   "tasksRunning",
   "workers",
 ] as const;
-/** In a group these are summed over the brokers; of the others the maximum is taken. */
+/** In a group these are summed over the brokers. For the other fields the maximum is taken. */
 const SUMMED_FIELDS: readonly HistoryField[] = [...COUNTER_FIELDS, "slots", "slotsUsed", "tasksRunning", "workers"];
 export const HISTORY_FIELDS = [...COUNTER_FIELDS, ...GAUGE_FIELDS] as const;
 export type HistoryField = (typeof HISTORY_FIELDS)[number];
@@ -54,7 +54,7 @@ export class History {
   readonly #core: Core;
   readonly #log: Log;
   readonly #ticks: HistoryPoint[] = [];
-  /** The minutes of this hour, as stored. */
+  /** The stored minutes of this hour. */
   #hour: { readonly start: number; readonly minutes: HistoryPoint[] };
   #minute: number;
   #sinceTick: CounterSnapshot;
@@ -84,7 +84,7 @@ export class History {
     return this.#ticks;
   }
 
-  /** The last day, of all brokers together. It changes once a minute and is not read more often. */
+  /** The last day, of all brokers together. It changes once a minute and is read no more often. */
   minutes(): Promise<readonly HistoryPoint[]> {
     if (this.#dayCache === undefined || this.#dayCache.until <= now()) {
       const points = this.#readAll();
@@ -110,7 +110,7 @@ export class History {
     try {
       await this.#saveMinute(point);
     } catch (cause) {
-      // Work comes before charts: a minute that cannot be written is dropped.
+      // A minute that cannot be written is dropped: work is more important than charts.
       this.#log.info({ code: asLaboroError(cause).code }, "a minute is missing from the history");
     }
   }
