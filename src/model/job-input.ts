@@ -41,7 +41,10 @@ const duration = (description: string) =>
 
 const isTime = (value: unknown): value is number => Number.isInteger(value) && Math.abs(value as number) <= 8.64e15;
 
-/** Milliseconds since 1970, or a text. One without a zone is refused: the broker may be in another zone than its client. */
+/**
+ * Milliseconds since 1970, or text. Text without a zone is refused, because broker and client may be in different
+ * zones.
+ */
 const time: s.Schema<number, number | string | Date> = {
   read: (value, what) => {
     const zoned =
@@ -53,7 +56,7 @@ const time: s.Schema<number, number | string | Date> = {
   json: () => ({ anyOf: [{ type: "string", minLength: 16 }, { type: "integer" }] }),
 };
 
-/** An exit code, or a name of an error. */
+/** An exit code, or the name of an error. */
 const taskEnd: s.Schema<number | string> = {
   read: (value, what) =>
     typeof value === "string" ? readText(value, what, 200) : integer(value, what, 1, 2 ** 31 - 1),
@@ -174,7 +177,7 @@ export const submission = s.object({
   ),
 });
 
-/** A job to be made: its recipe, its tasks, and how they are to be run. */
+/** A job to create: its recipe, its tasks, and how to run them. */
 export type Submission = s.WrittenType<typeof submission>;
 
 export function readSubmission(input: unknown): { spec: JobSpec; entries?: Entries } {

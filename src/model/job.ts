@@ -13,24 +13,26 @@ export interface RetryPolicy {
   readonly maxMs?: number;
   /** The part of a wait that is random, 0 to 1: with 0.2 a wait is 80 % to 100 % of its length. */
   readonly jitter?: number;
-  /** Only these ends are retried: exit codes (128 + n for signal n), `timeout`, names and codes of a handler's errors. */
+  /**
+   * Only these ends are retried: exit codes (128 + n for signal n), `timeout`, names and codes of a handler's errors.
+   */
   readonly on?: readonly (number | string)[];
-  /** These ends are not. */
+  /** These ends are not retried. */
   readonly never?: readonly (number | string)[];
 }
 
-/** Once so many tasks have failed, succeeded or done either, the rest of the job is cancelled. */
+/** When this many tasks have failed, succeeded or ended, the rest of the job is cancelled. */
 export interface HaltRule {
   readonly on: "fail" | "success" | "done";
   readonly count: number;
-  /** Running tasks are cancelled, too. Otherwise they come to their end. */
+  /** Running tasks are cancelled, too. Otherwise they finish. */
   readonly now?: boolean;
 }
 
 export const haltRuleOf = ({ halt, maxFails }: Pick<Limits, "halt" | "maxFails">): HaltRule | undefined =>
   halt ?? (maxFails === undefined ? undefined : { on: "fail", count: maxFails + 1 });
 
-/** How many more tasks have to end as the rule says. */
+/** How many more tasks must end for the rule to apply. */
 export const leftToHalt = (
   { on, count }: HaltRule,
   { succeeded, failed }: Pick<Counters, "succeeded" | "failed">,
@@ -43,17 +45,17 @@ export interface Limits {
   readonly retry?: RetryPolicy;
   /** A task fails when this many workers were lost while they ran it. */
   readonly crashLimit: number;
-  /** The rest of the job is cancelled once more tasks than this have failed: a halt rule for failures. */
+  /** A halt rule for failures: the rest of the job is cancelled when more tasks than this have failed. */
   readonly maxFails?: number;
   readonly halt?: HaltRule;
   /** At most this many tasks of the job run at a time. */
   readonly maxRunning?: number;
-  /** The names of the limits that its tasks count against (limit.ts), each once and in order; absent for none. */
+  /** The named limits that its tasks count against (limit.ts), sorted and without duplicates; absent for none. */
   readonly named?: readonly string[];
   readonly timeLimitMs?: number;
-  /** The same in percent of the median of the tasks of the job that succeeded at the same worker. */
+  /** The time limit in percent of the median of the job's succeeded tasks at the same worker. */
   readonly timeLimitPercent?: number;
-  /** A worker that ends sooner than this gets none of the tasks; `timeLimitMs` if absent. */
+  /** A worker that ends sooner than this gets no task of the job; `timeLimitMs` if absent. */
   readonly timeRequestMs?: number;
   /** How many bytes of output are stored per attempt: the head and the tail. */
   readonly outputCap: number;
@@ -69,7 +71,10 @@ export const NO_OUTPUT_CAP = Number.MAX_SAFE_INTEGER;
 
 export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
 
-/** Waits for another job: for its success, or with `any` for its end; with `each` each task for the one in the same place. */
+/**
+ * Waits for the success of another job, with `any` for its end. With `each`, each task waits for the task in the same
+ * place.
+ */
 export interface Dependency {
   readonly job: JobId;
   readonly any: boolean;
@@ -79,7 +84,7 @@ export interface Dependency {
 export const IF_EXISTS = ["return", "refuse", "replace"] as const;
 export type IfExists = (typeof IF_EXISTS)[number];
 
-/** What is changed of a job after its submission: by `edit`, and the numbers of appended tasks. */
+/** Changes of a job after its submission: by `edit`, and by appended tasks. */
 export interface JobChanges {
   readonly name?: string;
   readonly priority?: number;
@@ -88,7 +93,7 @@ export interface JobChanges {
   /** All numbers of the job, of its array or else of its tasks. */
   readonly array?: Strides;
   readonly numbers?: Strides;
-  /** The last appends: the key that the client chose, the first task and how many. */
+  /** The last appends: the client's key, the first task and the number of tasks. */
   readonly appended?: readonly (readonly [key: string, first: number, count: number])[];
 }
 
@@ -101,31 +106,31 @@ export interface JobSpec {
   readonly count: number;
   /** The numbers of its tasks, rising, if they are neither those of an array nor 1 to count. */
   readonly numbers?: Strides;
-  /** The higher goes first; -1000 .. 1000. */
+  /** Higher priority runs first; -1000 .. 1000. */
   readonly priority: number;
   readonly limits: Limits;
   readonly after: readonly Dependency[];
   readonly held: boolean;
-  /** It takes more tasks, and does not end, until it is closed. Here "open job" mostly means one that has not ended. */
+  /** Accepts tasks until it is closed, and does not end before. Elsewhere, an open job is one that has not ended. */
   readonly open?: true;
   /** Identifies the batch: a client that submits it again finds the earlier job. Not unique. */
   readonly batchKey?: string;
-  /** Not to start before this time, by the store's clock. */
+  /** The earliest start, by the store's clock. */
   readonly notBefore?: number;
-  /** With `notBefore`: that is so long after the submission. Absent where the client named a time. */
+  /** The requested delay, from which `notBefore` is derived. Absent if the client gave a time. */
   readonly delayMs?: number;
-  /** One job at a time has it: until the job ends, and for `keyForMs` after. */
+  /** Unique: one job has it until it ends, and for `keyForMs` after that. */
   readonly key?: string;
   readonly keyForMs?: number;
-  /** What to do where another job has the key; `return` if absent: the answer names that job. */
+  /** What to do if another job has the key. `return`, the default, answers with that job. */
   readonly ifExists?: IfExists;
   /** How long it is kept after its end; the broker's default if absent. */
   readonly keepMs?: number;
-  /** The same where it did not succeed; `keepMs` if absent. */
+  /** For a job that did not succeed; `keepMs` if absent. */
   readonly keepFailedMs?: number;
   /** Chosen by the client, unique among stored jobs. A repeated submission with the same key makes no second job. */
   readonly idempotencyKey?: string;
-  /** The job of the same batch whose remaining tasks this one runs. */
+  /** The job of the same batch whose remaining tasks this job runs. */
   readonly resumes?: JobId;
   /**
    * A random id of the broker process that accepted the job. Another store may have a job with the same number, but not
@@ -134,7 +139,7 @@ export interface JobSpec {
   readonly acceptedBy?: string;
 }
 
-/** A submission of more bytes is read in a thread. */
+/** A larger submission is read in a thread. */
 export const LARGE_SUBMISSION = 1024 * 1024;
 
 /** One entry per task, in task order: a line of the input file, or the body of a request. */
@@ -164,20 +169,22 @@ export interface Job extends JobSpec {
   /** Why the broker cancelled the rest. */
   readonly reason?: string;
   readonly counters: Counters;
-  /** The store has not promoted it yet (`promote` in store.ts): its `notBefore` is in the future, or has only just come. */
+  /**
+   * The store has not promoted it yet (`promote` in store.ts): its `notBefore` is in the future, or has just passed.
+   */
   readonly delayed?: true;
   readonly appended?: JobChanges["appended"];
   readonly ended?: { readonly at: number; readonly state: JobEnd };
 }
 
-/** Whether the store keeps the job out of sight until it is promoted. One that waits for other jobs has to be known meanwhile. */
+/** Whether the store hides the job until it is promoted. A job that waits for other jobs must be known before. */
 export const isParked = (spec: JobSpec): boolean =>
   spec.notBefore !== undefined && spec.after.length === 0 && !endsAtOnce(spec);
 
 /** A job without tasks ends with its submission. */
 export const endsAtOnce = ({ count, open }: JobSpec): boolean => count === 0 && open !== true;
 
-/** A spec as it was submitted, with what has changed since. */
+/** A spec with the changes since its submission. */
 export function currentSpec(
   { open: _, ...spec }: JobSpec,
   { count, open, changes }: { readonly count: number; readonly open: boolean; readonly changes: JobChanges | null },

@@ -1,6 +1,6 @@
 /**
- * Named limits: at most so many tasks run at a time, at most so many are started within any interval, or both. A job names the limits that
- * its tasks count against. The rules are stored as small texts under their names.
+ * Named limits: a maximum of running tasks, a maximum of starts within any interval, or both. A job names the limits
+ * that its tasks count against. The rules are stored as texts under their names.
  */
 import { unexpectedValue } from "./input.js";
 import * as s from "./schema.js";
@@ -24,7 +24,7 @@ const MAX_AT_ONCE = 1_000_000_000;
 const MAX_STARTS = 1_000_000_000;
 const MAX_INTERVAL_MS = 366 * 24 * 3_600_000;
 
-/** Other characters are for people, separate names in lists, or are used by laboro itself. */
+/** Other characters are reserved for people, lists and laboro itself. */
 export const limitName = s.mapped(s.text(100), (given, what) => {
   if (/^[A-Za-z0-9][A-Za-z0-9._:@-]*$/.test(given)) return given;
   throw unexpectedValue(what, "letters, digits and . _ : @ -, a letter or digit first", given);
@@ -42,24 +42,30 @@ export const limitRule = {
 
 export const ruleFrom = (stored: string): LimitRule => JSON.parse(stored) as LimitRule;
 
-/** Starts of a rate up to this are kept one by one, those of a higher rate in this many steps of the interval. */
+/**
+ * Starts are recorded one by one up to this rate. Those of a higher rate are recorded in this many steps of the
+ * interval.
+ */
 const MAX_KEPT_STARTS = 1_000;
 
-/** The time under which a start is kept. It may be a little late, never early: a start is not forgotten before its interval has passed. */
+/**
+ * The time under which a start is recorded. It is rounded up, so that no start is forgotten before its interval has
+ * passed.
+ */
 export function startTime({ starts, intervalMs }: Rate, at: number): number {
   if (starts <= MAX_KEPT_STARTS) return at;
   const step = intervalMs / MAX_KEPT_STARTS;
   return Math.ceil(at / step) * step;
 }
 
-/** Starts that were stored at one time. */
+/** Starts recorded under one time. */
 export interface LimitStart {
   readonly name: string;
   readonly at: number;
   readonly count: number;
 }
 
-/** The limits of a task range, as a store that brokers share keeps them: named ones, and `#JOB` for the job's own `maxRunning`. */
+/** The limits of a task range in a shared store: the named ones, and `#JOB` for the job's own `maxRunning`. */
 export function limitKeys(
   job: number,
   { limits = [], maxRunning }: { readonly limits?: readonly string[]; readonly maxRunning?: number },
@@ -67,17 +73,17 @@ export function limitKeys(
   return maxRunning === undefined ? [...limits] : [...limits, `#${job}`];
 }
 
-/** What a limit leaves in a group of brokers. */
+/** The use of a limit in a group of brokers. */
 export interface LimitUse {
   readonly name: string;
   readonly rule: LimitRule;
   /** Tasks at workers. */
   readonly running: number;
-  /** Tasks that brokers have leased and not handed out: each may start at any moment. */
+  /** Leased tasks that no worker has yet: each may start at any moment. */
   readonly leased: number;
   /** Starts within the interval of its rate. */
   readonly starts: number;
-  /** When the oldest of these leaves the interval, in milliseconds from now. */
+  /** When the oldest start leaves the interval, in milliseconds from now. */
   readonly nextMs?: number;
 }
 

@@ -4,7 +4,7 @@ import type { Counters, JobEnd } from "./job.js";
 
 /** The outcome of one attempt, as the worker reports it. Times are milliseconds since 1970, on the worker's clock. */
 export interface Outcome {
-  /** The exit code; absent where a signal ended the process or it never started. */
+  /** The exit code; absent if a signal ended the process or it never started. */
   readonly code?: number;
   /** The signal that ended the process, by name: "SIGKILL". */
   readonly signal?: string;
@@ -16,11 +16,9 @@ export interface Outcome {
   readonly error?: string;
   /** How many bytes of output the task wrote, both streams together. */
   readonly outputBytes: number;
-  /**
-   * CPU time of its processes, user and system, in steps of 10 ms; absent if it used less, or where it is not known.
-   */
+  /** CPU time of its processes, user and system, in steps of 10 ms; absent if it is less or unknown. */
   readonly cpuMs?: number;
-  /** The most memory that its processes were seen to have together, in bytes; only of tasks of a second or longer. */
+  /** The maximum memory of its processes together, in bytes. Measured for tasks of a second or longer. */
   readonly peakMemory?: number;
   /**
    * The whole output of the attempt, in order, 1 to `SMALL_OUTPUT` bytes in all. Only of an attempt that ended within
@@ -32,7 +30,7 @@ export interface Outcome {
    * (handler-errors.ts).
    */
   readonly value?: Uint8Array;
-  /** A failed attempt: its handler says when to try again, or not to. Only on the way to dispatch, not stored. */
+  /** For a failed attempt: the handler's wish when to try again, or not to. Sent to dispatch, not stored. */
   readonly retryAfterMs?: RetryAfterMs;
 }
 
@@ -68,7 +66,7 @@ export interface TaskResult extends Outcome {
   readonly attempt: Attempt;
   readonly state: TaskEnd;
   readonly worker: string;
-  /** The size of the value, where it is known that there is one; `value` may be left out. */
+  /** The size of the value; absent if there is none. `value` may be omitted. */
   readonly valueBytes?: number;
 }
 

@@ -60,7 +60,10 @@ export function expandWords(argv: readonly Bytes[], values: TaskValues): readonl
 /** `{}` or a part of it, not of a column. */
 const isWhole = (form: string): boolean => /^\{\D*\}$/.test(form) && columnOf(form) === 1;
 
-/** The paths of one task, as in `--send {} --return {.}.out`. Throws LABORO_BAD_INPUT for one that leaves a folder. */
+/**
+ * Expands path patterns for one task, as in `--send {} --return {.}.out`. Throws LABORO_BAD_INPUT for a path outside of
+ * the folder.
+ */
 export function expandPaths(patterns: readonly string[], values: TaskValues, what: string): string[] {
   return expandWords(patterns, { number: values.number, entry: values.entry }).map((bytes) => {
     const path = Buffer.from(bytes).toString();
@@ -157,7 +160,9 @@ function refuseProblem(found: ShellPlaceholder, values: readonly string[]): void
   }
 }
 
-/** The values of a placeholder: one, except where an entry is several. Undefined if it stays as it is. */
+/**
+ * The values of a placeholder. More than one only if an entry has several. Undefined if the placeholder stays as it is.
+ */
 function valuesOf({ number, entry, slot, several }: TaskValues): (form: string) => readonly string[] | undefined {
   const whole = entry === undefined ? undefined : latin(entry);
   const columns = whole?.split(COLUMN_SEPARATOR);
@@ -182,7 +187,7 @@ const PARTS: Readonly<Record<string, (value: string) => string>> = {
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
-/** As dirname(1). */
+/** Like dirname(1). */
 function folderOf(path: string): string {
   const trimmed = path.replace(/\/+$/, "");
   if (trimmed === "") return path === "" ? "." : "/";

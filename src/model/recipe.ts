@@ -66,9 +66,9 @@ export type Recipe =
   | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array };
 
 /**
- * What a worker must be able to run. `numbered` is a command that gets only the number of the task. Some old workers
- * know no other kind, and every worker for commands can run it. `files`: files are sent or returned, which only laboro's
- * own workers do.
+ * What a worker must be able to run. `numbered`: a command that gets only the task's number. Some old workers know no
+ * other kind; every worker for commands can run it. `files`: files are sent or returned, which only laboro's own
+ * workers support.
  */
 export type TaskKind = "command" | "numbered" | "script" | "call" | "files";
 
@@ -88,10 +88,10 @@ function isNumbered({ argv, placeholders, shell, env, stdin, dir }: Extract<Reci
 /** Named amounts: what a worker has, or what one task needs. `slots` is always present. */
 export type Resources = Readonly<Record<string, number>> & { readonly slots: number };
 
-/** Of a need: all that the worker has of it. */
+/** As a need: all of the worker's amount. */
 export const ALL = Number.MAX_SAFE_INTEGER;
 
-/** What a need is at a worker that has so much. */
+/** A need at a worker with this total. */
 export const neededOf = (need: number, total: number): number => (need === ALL ? total : need);
 
 /** What a worker must have to run a task or request. */
@@ -109,7 +109,7 @@ export const ONE_SLOT: Resources = { slots: 1 };
 export type ScriptRecipe = Extract<Recipe, { kind: "script" }>;
 export type ProcessRecipe = Extract<Recipe, { kind: "command" }> | ScriptRecipe;
 
-/** In an array of numbers the entry is not sent: it follows from the index. */
+/** In an array of numbers the entry is not sent, because it follows from the index. */
 export function withEntry<Task extends { readonly index: number; readonly entry?: Bytes | undefined }>(
   task: Task,
   recipe: ProcessRecipe,
@@ -192,7 +192,7 @@ const files = s.mapped(
   }),
   (given, what) => {
     const { sent = [] } = given;
-    // Sorted so, what is in a folder comes right after it.
+    // In this order, the contents of a folder follow it directly.
     const paths = sent.map(({ path }) => path.replaceAll("/", "\0")).sort();
     const clash = paths.findIndex((path, i) => paths[i + 1] === path || paths[i + 1]?.startsWith(`${path}\0`) === true);
     if (clash >= 0) {
@@ -273,7 +273,7 @@ export const timeLimitPercent = s.described(
   s.integer(101, 1_000_000),
   "a time limit in percent of the median of the job's tasks that succeeded at the same worker, once three have",
 );
-/** Null stands for no cap. */
+/** Null means no cap. */
 export const outputCap: s.Optional<number, number | null> = {
   ...s.optional(s.count()),
   read: (value, what) => (value === null ? NO_OUTPUT_CAP : (optional(value, what, s.count().read) as number)),

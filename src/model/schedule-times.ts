@@ -88,7 +88,7 @@ function cronOf(expression: string, timeZone: string): Cron {
   return made;
 }
 
-/** The first point after `after`; undefined where there is none. `every` counts from the start, or from `anchor`. */
+/** The first time after `after`; undefined if there is none. `every` counts from the start, or from `anchor`. */
 export function nextPoint(times: ScheduleTimes, anchor: number, after: number): number | undefined {
   const { cron, timeZone = "UTC", everyMs, start, end = Number.POSITIVE_INFINITY } = times;
   const from = start === undefined ? after : Math.max(after, start - 1);

@@ -1,6 +1,6 @@
 /**
- * A schedule: a name, points in time, and a job that is submitted at each of them. A broker moves it from one point to the next; the store
- * accepts that move, with the submission of the run, only where the schedule is unchanged since it was read.
+ * A schedule: a name, times, and a job that is submitted at each of them. A broker moves it from one time to the next.
+ * The store accepts the move and the submission only if the schedule is unchanged since it was read.
  */
 import type { JobId } from "./ids.js";
 import { unexpectedValue } from "./input.js";
@@ -8,16 +8,16 @@ import { submission } from "./job-input.js";
 import * as s from "./schema.js";
 import type { Write, WriteResult } from "./store.js";
 
-/** What happens at a point in time while the job of the last run is open. */
+/** What to do at a scheduled time while the job of the last run is open. */
 export const OVERLAPS = ["allow", "skip", "queue", "replace"] as const;
-/** What happens to a point in time that passed while no broker could start its run. */
+/** What to do about a scheduled time that passed while no broker could start its run. */
 export const MISSED = ["once", "skip"] as const;
 
-/** A run that starts this late was missed. */
+/** A run that is this late was missed. */
 export const MISSED_AFTER_MS = 60_000;
 export const MIN_EVERY_MS = 1_000;
 const MAX_EVERY_MS = 10 * 366 * 86_400_000;
-/** A larger job, as MessagePack, is refused: it is read again for each run. */
+/** A larger job, as MessagePack, is refused, because it is read for each run. */
 export const MAX_JOB_BYTES = 1024 * 1024;
 
 /** Characters that are safe in a path, a shell and a key. */
@@ -37,7 +37,7 @@ const time: s.Schema<number, number | string> = {
   json: () => ({ type: ["number", "string"] }),
 };
 
-/** The fields by which points in time are found. */
+/** The fields that determine the times. */
 const times = {
   cron: s.optional(
     s.described(s.text(200), "minute hour day month weekday, with seconds before them if there are six"),
@@ -68,7 +68,7 @@ export const scheduleEdit = s.object({ ...times, ...rules, job: s.optional(job) 
 
 /** What `client.schedules.set` takes: times, rules, and the job that is submitted at each time. */
 export type ScheduleInput = s.WrittenType<typeof scheduleInput>;
-/** What `client.schedules.edit` takes: what is absent stays. */
+/** What `client.schedules.edit` takes. Absent fields stay unchanged. */
 export type ScheduleEdit = s.WrittenType<typeof scheduleEdit>;
 
 /** The points in time. Exactly one of `cron` and `everyMs` is set. */
@@ -88,7 +88,7 @@ export interface ScheduleSpec extends ScheduleTimes {
   readonly job: s.ReadType<typeof submission>;
 }
 
-/** A point in time that has passed. Without `skipped` its job is the schedule's `lastJob`. */
+/** A scheduled time that has passed. Without `skipped`, its job is the schedule's `lastJob`. */
 export interface ScheduleRun {
   readonly due: number;
   readonly at: number;
@@ -96,7 +96,7 @@ export interface ScheduleRun {
   readonly message?: string;
 }
 
-/** What changes as runs are made. */
+/** The part that changes with each run. */
 export interface ScheduleState {
   readonly created: number;
   readonly changed: number;
@@ -114,11 +114,11 @@ export interface Schedule {
   readonly name: string;
   /** A random number that differs after each change. */
   readonly revision: number;
-  /** When the next run is started, jitter included; none while it is paused and after its end. */
+  /** When the next run starts, jitter included. Absent while paused and after the end. */
   readonly nextAt?: number;
   readonly spec: ScheduleSpec;
   readonly state: ScheduleState;
-  /** The job of the last run that has one, and of the one before: set by the store with the submission. */
+  /** The last job of a run, and the one before. Set by the store with the submission. */
   readonly lastJob?: JobId;
   readonly formerJob?: JobId;
 }
@@ -126,20 +126,23 @@ export interface Schedule {
 /** A write that belongs to a run. */
 export type RunWrite = Extract<Write, { op: "submit" | "cancel" }>;
 
-/** A change of one schedule. Made only if its revision is `expected` (0: there is none) and the store's clock has reached `due`. */
+/**
+ * A change of one schedule. It is made only if the revision is `expected` (0: no schedule) and the store's clock has
+ * reached `due`.
+ */
 export interface ScheduleChange {
   readonly name: string;
   readonly expected: number;
   readonly due?: number;
   /** Absent: the schedule is removed. Without `spec`, the spec stays unchanged. */
   readonly next?: Pick<Schedule, "revision" | "nextAt" | "state"> & { readonly spec?: ScheduleSpec };
-  /** Made in the same transaction, if the change is. */
+  /** Made in the same transaction, if the change is made. */
   readonly writes: readonly RunWrite[];
 }
 
 export interface ScheduleChangeResult {
   readonly changed: boolean;
-  /** One for each of `writes`; none where nothing was changed. */
+  /** One for each of `writes`; empty if nothing was changed. */
   readonly results: readonly WriteResult[];
 }
 
@@ -155,6 +158,6 @@ export interface SchedulePage {
   readonly schedules: readonly Schedule[];
   /** The store's clock. */
   readonly now: number;
-  /** When the next run of all is started. */
+  /** When the earliest run starts. */
   readonly earliest?: number;
 }

@@ -23,7 +23,7 @@ export interface JobSummary {
   readonly counters: Counters;
   /** A lease would grant something now. */
   readonly mayLease: boolean;
-  /** No other broker has changed it. */
+  /** Only this broker has changed it. */
   readonly ownChanges: boolean;
 }
 
@@ -92,9 +92,9 @@ export interface Group {
   /** Every open job, in order of number. Cheap, because it is called about every second. */
   jobSummaries(): Promise<readonly JobSummary[]>;
   /**
-   * Calls back when other brokers change something: a job was added, held, cancelled, run again, released, ended,
-   * removed; or a text was stored; or a transaction has submitted a job; or limits may have room again. Only a hint:
-   * some changes are missed, and a broker's own changes may be reported too.
+   * Calls back when other brokers change something: a job was added, held, cancelled, run again, released, ended or
+   * removed; a text was stored; a transaction has submitted a job; or limits may have room. Only a hint: some changes
+   * are missed, and a broker's own changes may be reported too.
    */
   listen(onHint: (hint: GroupHint) => void): void;
   /** This broker leaves: its lease ends now, and its waiting tasks are released. Nothing is written afterwards. */

@@ -26,7 +26,7 @@ import type { Group } from "./store-group.js";
 export interface TaskRange extends Range {
   readonly id: TaskRangeId;
   readonly job: JobId;
-  /** The attempt of the last assignment of these tasks; 0 if there was none. */
+  /** The attempt of the last assignment of these tasks; 0 if they were never assigned. */
   readonly attempt: Attempt;
   /** How often these tasks have failed, against the job's retries. */
   readonly failures: number;
@@ -34,7 +34,7 @@ export interface TaskRange extends Range {
   readonly crashes: number;
   /** Backoff: not assigned before this time (ms since 1970); 0 for at once. */
   readonly notBefore: number;
-  /** How long that wait was when it began. A longer one means that a clock was set back: the range counts as due. */
+  /** The length of that wait when it began. A longer wait shows that a clock was set back: the range counts as due. */
   readonly waitMs?: number;
   /** The worker where they last failed. Another worker is preferred. */
   readonly avoid?: WorkerId;
@@ -65,12 +65,12 @@ export interface PackedEntries {
 
 export type Write =
   /**
-   * A new job; the first `lease` tasks are granted to the submitting broker as task range `rangeId`. Where a job has the same
-   * `idempotencyKey`, nothing is made and the result is `duplicate`. So it is where another job has its `key`, unless `ifExists` is
-   * `replace`: then that job loses the key and is cancelled.
+   * A new job. Its first `lease` tasks are granted to the submitting broker as task range `rangeId`. If another job has
+   * the same `idempotencyKey`, nothing is created and the result is `duplicate`. The same applies if another job has
+   * its `key`, unless `ifExists` is `replace`: then that job loses the key and is cancelled.
    *
-   * A job with `notBefore` that waits for no other is `delayed`: it is not among the open jobs of `open` until a `promote`. Its
-   * `lease` is 0.
+   * A job with `notBefore` that does not wait for another job is `delayed`: it is not among the open jobs of `open`
+   * until a `promote`. Its `lease` is 0.
    */
   | {
       readonly op: "submit";
@@ -85,8 +85,8 @@ export type Write =
       readonly rangeId: TaskRangeId;
     }
   /**
-   * Grant up to `max` tasks of a job: first released ranges that are due, in task order and with their ids; then from
-   * the cursor, as `rangeId`. Of a released range that is too large the first part is granted as `rangeId`.
+   * Grant up to `max` tasks of a job: first released ranges that are due, in task order and with their ids, then tasks
+   * from the cursor, as `rangeId`. If a released range is too large, its first part is granted as `rangeId`.
    */
   | {
       readonly op: "lease";
@@ -94,15 +94,16 @@ export type Write =
       readonly max: number;
       readonly rangeId: TaskRangeId;
       /**
-       * Where brokers share the store: no more than these named limits, and `maxRunning` tasks of the job, leave. Leased tasks count, those at
-       * workers and those that wait. The ranges keep it, through claims and replacements, until they are released.
+       * In a shared store: grants no more tasks than these named limits, and `maxRunning` of the job, permit. Leased
+       * tasks count, whether they wait or run. The ranges keep the limits, through claims and replacements, until they
+       * are released.
        */
       readonly limits?: readonly string[];
       readonly maxRunning?: number;
     }
   /**
    * Hand [first, last], at either end of the waiting range `from` or all of it, to a worker as the new range `rangeId`,
-   * which has the history of `from`. What is left stays `from`.
+   * with the history of `from`. The rest stays `from`.
    */
   | {
       readonly op: "claim";
@@ -112,12 +113,12 @@ export type Write =
       readonly last: number;
       readonly attempt: Attempt;
       readonly worker: WorkerId;
-      /** Limits by their names: the tasks are recorded as started now for those with a rate. */
+      /** By name. For limits with a rate, the starts are recorded. */
       readonly limits?: readonly string[];
     }
   /**
-   * Record results of tasks in `rangeId`; `empty` says that no task is left in it, and it is deleted. A task among the
-   * job's cancels is recorded as cancelled, whatever its result says: the broker may not know of the cancel yet.
+   * Record results of tasks in `rangeId`. `empty`: no task is left in it, and it is deleted. A task among the job's
+   * cancels is recorded as cancelled whatever its result is: the broker may not know of the cancel yet.
    */
   | {
       readonly op: "settle";
@@ -129,9 +130,9 @@ export type Write =
       readonly limited?: true;
     }
   /**
-   * Replace `rangeId` by `replacements`: tasks that wait again, tasks that stay with the worker. `earlierAttempts` are
-   * the results of attempts that are not the task's last; `cancelled` counts the tasks that leave unrun because of a
-   * cancel. The tasks of `rangeId` that are in no replacement must have a result or be among `cancelled`.
+   * Replace `rangeId` by `replacements`: tasks that wait again, and tasks that stay with the worker. `earlierAttempts`
+   * are results of attempts that are not the task's last. `cancelled` counts tasks that a cancel removes before they
+   * run. Tasks of `rangeId` in no replacement must have a result or be among `cancelled`.
    */
   | {
       readonly op: "replace";
@@ -143,16 +144,16 @@ export type Write =
       /** As in `settle`. */
       readonly limited?: true;
     }
-  /** Release a waiting range for any broker to lease. Cancelled tasks at its ends leave it, and are counted. */
+  /** Release a waiting range for any broker to lease. Cancelled tasks at its ends are removed and counted. */
   | { readonly op: "release"; readonly rangeId: TaskRangeId }
   /** Take over the claims of a worker at other brokers. */
   | { readonly op: "adopt"; readonly worker: WorkerId }
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
   /**
-   * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
-   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges.
-   * A cancel that reaches beyond the last task closes a job that is open for more.
-   * `unclaimed`: tasks in ranges that a worker has are left alone.
+   * Add to the job's cancels, unless it has ended. When all tasks beyond the cursor are cancelled, they are counted as
+   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges. A cancel
+   * that reaches beyond the last task closes a job that is open for more. `unclaimed`: tasks in ranges of workers are
+   * not cancelled.
    */
   | {
       readonly op: "cancel";
@@ -162,8 +163,9 @@ export type Write =
       readonly unclaimed?: boolean;
     }
   /**
-   * Change a job that has not ended: its spec; more tasks at its end, if it is open for them and has `at` tasks now; `close` ends that, and
-   * the job with it if its tasks have all ended. In a group the task ranges that are leased count against a new `maxRunning`.
+   * Change a job that has not ended: its spec; more tasks at its end, if it is open for them and has `at` tasks now.
+   * `close` closes it, and ends it if all tasks have ended. In a group, leased task ranges count against a new
+   * `maxRunning`.
    */
   | {
       readonly op: "edit";
@@ -173,13 +175,12 @@ export type Write =
       readonly close?: true;
     }
   /**
-   * Let finished tasks run again: their results become earlier attempts, the counters are reduced, and a job that had
-   * ended is open. `ends` names the ends that count, within `ranges` or the whole job; tasks that never ran because
-   * they were cancelled count as cancelled. They are no longer among the cancels (the reason is removed with the last
-   * of these). They wait as task ranges of this broker, without failures and crashes: one range for each run of
-   * neighbours with the same attempt, which is the last of which anything is stored, or 0. `rangeId` is the id of the
-   * first range; the others get the ids after it. A task whose range still holds running tasks is left as it is: its
-   * worker may send its result again.
+   * Let ended tasks run again: their results become earlier attempts, the counters are reduced, and an ended job is
+   * reopened. `ends` selects outcomes, within `ranges` or the whole job; tasks that were cancelled before they ran
+   * count as cancelled. The tasks leave the cancels; the reason is removed with the last of these. They wait as task
+   * ranges of this broker, without failures and crashes: one range for each run of neighbours with the same last stored
+   * attempt, or 0. `rangeId` is the id of the first range, the others get the ids after it. A task whose range still
+   * holds running tasks is skipped: its worker may send its result again.
    */
   | {
       readonly op: "rerun";
@@ -440,36 +441,33 @@ export interface Store {
    */
   open(now: number): Promise<RecoveredState>;
   /**
-   * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed
-   * nothing: with LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is
-   * an invalid batch, such as one with the same task range id twice. LABORO_LEASE_LOST is the end of this epoch: also
-   * where the connection broke during a batch and it can no longer be found out whether it was committed.
+   * One transaction, one fsync. Batches that arrive meanwhile follow in order. A rejected batch has changed nothing.
+   * After LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again. LABORO_INTERNAL is an
+   * invalid batch, such as one with the same task range id twice. LABORO_LEASE_LOST is the end of this epoch, also if
+   * the connection broke during a batch and it is unknown whether it was committed.
    */
   commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]>;
   job(id: JobId): Promise<Job | undefined>;
   /** Newest first. `before` selects the next page. */
   jobs(options: { readonly before?: JobId; readonly limit: number; readonly filter?: JobFilter }): Promise<JobPage>;
   /**
-   * Ended jobs that are kept no longer: by their own `keepMs` and `keepFailedMs`, or else by these, where they are given. One that still has
-   * its key is not among them.
+   * Ended jobs whose time is over, by their own `keepMs` and `keepFailedMs`, or by the given ones. A job that still has
+   * its key is kept.
    */
   expiredJobs(now: number, keep: { keepMs?: number; keepFailedMs?: number }, limit: number): Promise<readonly JobId[]>;
   /** The first times of delayed jobs: of those with a named time, and of those with `delayMs`. */
   nextDelayed(): Promise<NextDelayed>;
   /** In order of index. */
   results(job: JobId, options: ResultOptions): Promise<ResultPage>;
-  /**
-   * How many of these tasks have which result, in cells of `cellSize` neighbours; cells without any are left out. In
-   * order.
-   */
+  /** Counts of tasks by result, in cells of `cellSize` neighbours. Cells without results are left out. In order. */
   endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
-  /** Of the tasks first..last, in order of their steps. Reads every result of them. */
+  /** Of the tasks first..last, by the number of their step. Reads all their results. */
   usage(job: JobId, range: Range): Promise<readonly TaskUsage[]>;
   /** The attempts of a task that were not its last. */
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
   /** The entries of tasks first..last, in order. */
   entries(job: JobId, range: Range): Promise<Entries>;
-  /** Output of an attempt, the latest with any if none is named. */
+  /** Output of an attempt; by default of the latest attempt that has any. */
   output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage>;
   /** How much output is stored of attempts that have not ended. */
   storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;

@@ -10,7 +10,7 @@ export interface StandardSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
-    /** Returns the value, transformed where the schema does so, or what is wrong with it. */
+    /** Returns the value, transformed by the schema, or the reasons why it is invalid. */
     readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   };
@@ -70,7 +70,7 @@ export interface HandlerContext {
   readonly key?: string | undefined;
   /** When the time limit or the timeout of the client ends, in milliseconds since 1970. */
   readonly deadline?: number | undefined;
-  /** The jobs that this one came after. */
+  /** The jobs that this job depends on. */
   readonly after: readonly number[];
   /**
    * Aborted when the task is cancelled or past its time limit, when the client no longer waits, or when the worker
@@ -81,7 +81,7 @@ export interface HandlerContext {
   progress(value: unknown): void;
   /** Writes a line to the task's output. Values other than text are formatted as by console.log. */
   log(...values: readonly unknown[]): void;
-  /** The results of the jobs that this one came after, or of one of them, in order. */
+  /** The results of the jobs that this job depends on, or of one of them, in order. */
   results<Output>(task: TaskDefinition<unknown, Output, unknown>, job?: number): AsyncIterable<TaskOutcome<Output>>;
 }
 

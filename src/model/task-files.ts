@@ -1,12 +1,12 @@
 /**
- * Files that go with a job to its workers, and files that its tasks return. Each task with such files runs in a folder of
- * its own at the worker.
+ * Files that are sent with a job, and files that its tasks return. Each task with such files runs in its own folder at
+ * the worker.
  *
- * The store keeps their bytes as output of tasks that no job has: what was sent as output of the tasks from SENT_FROM on,
- * the first attempt; what a task returns as that of its own index + RETURNED_FROM, by its attempt. So they are durable, read
- * by offset, counted and removed as output is, in every store.
+ * The store keeps their bytes as output of tasks that no job has: sent files as output of the tasks from SENT_FROM on,
+ * first attempt; returned files as output of the task's index + RETURNED_FROM, by attempt. So they are durable, read by
+ * offset, counted and removed like output, in every store.
  *
- * What one attempt returns is a list of records: the length of a header in four bytes, the header as JSON, the bytes of the
+ * An attempt returns a list of records: the length of a header in four bytes, the header as JSON, the bytes of the
  * file, their SHA-256.
  */
 import { badInput, LaboroError } from "../base/errors.js";
@@ -21,9 +21,9 @@ export interface SentFile {
 }
 
 export interface TaskFiles {
-  /** All that was sent with the job. */
+  /** All files sent with the job. */
   readonly sent?: readonly SentFile[];
-  /** Files and folders that a task gets of it, with placeholders; all if absent. */
+  /** Files and folders that a task gets, with placeholders; all if absent. */
   readonly use?: readonly string[];
   /** Files and folders that a task returns, with placeholders, `*`, `?` and `**`. */
   readonly returns?: readonly string[];
@@ -39,9 +39,9 @@ export const isFileIndex = (index: TaskIndex): boolean => index >= RETURNED_FROM
 
 /** Files of a job, and files that a task returns. */
 export const MAX_FILES = 10_000;
-/** Their bytes together. */
+/** The sum of their sizes. */
 export const MAX_FILE_BYTES = 64 * 1024 ** 3;
-/** Messages under way for one file. */
+/** Unanswered messages for one file. */
 export const FILE_WINDOW = 4;
 export const MAX_PATH = 4096;
 const MAX_HEADER = 8 * MAX_PATH;
@@ -63,7 +63,10 @@ export function checkedPath(path: string, what: string): string {
   );
 }
 
-/** Which of the files sent with the job a task gets, by their places in the list. `wanted`: what it names; all if absent. */
+/**
+ * The files sent with the job that a task gets, as places in the list. `wanted`: the names that it gives; all if
+ * absent.
+ */
 export function filesOfTask(sent: readonly SentFile[], wanted: readonly string[] | undefined): number[] {
   if (wanted === undefined) return [...sent.keys()];
   const isIn = (path: string, folder: string): boolean => path === folder || path.startsWith(`${folder}/`);
@@ -72,15 +75,15 @@ export function filesOfTask(sent: readonly SentFile[], wanted: readonly string[]
   return sent.flatMap(({ path }, place) => (wanted.some((one) => isIn(path, one)) ? [place] : []));
 }
 
-/** Decides which files a task returns. A folder stands for all that is in it. */
+/** Decides which files a task returns. A folder stands for everything in it. */
 export function returnedBy(patterns: readonly string[]): (path: string) => boolean {
   const forms = patterns.map((pattern) => new RegExp(`^${globSource(pattern)}(?:/.*)?$`, "s"));
   return (path) => forms.some((form) => form.test(path));
 }
 
 /**
- * A pattern as a regular expression that tries few places. What stands between two wildcards is matched where it occurs first and
- * nowhere else: a later place would leave less for the rest.
+ * A pattern as a regular expression with little backtracking. The text between two wildcards is matched at its first
+ * occurrence only: a later one would leave less for the rest.
  */
 function globSource(pattern: string): string {
   let groups = 0;
@@ -110,17 +113,17 @@ export function encodeHeader({ path, size, executable }: ReturnedFile): Buffer {
 export interface FileSink {
   begin(file: ReturnedFile): void;
   bytes(part: Uint8Array): void;
-  /** All bytes have come, and this is their digest at the worker. */
+  /** The file is complete. `sha256` is its digest at the worker. */
   end(sha256: string): void;
 }
 
 const DIGEST_BYTES = 32;
 
-/** Reads records of returned files from bytes as they come. Throws LABORO_BAD_INPUT for anything else. */
+/** Reads records of returned files as bytes arrive. Throws LABORO_BAD_INPUT for anything else. */
 export class ReturnedReader {
   readonly #sink: FileSink;
   #buffer: Buffer = Buffer.alloc(0);
-  /** Bytes of the file in progress that are still to come. */
+  /** Missing bytes of the current file. */
   #left = 0;
   #inFile = false;
 

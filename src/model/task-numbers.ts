@@ -117,7 +117,7 @@ function strideText(stride: Stride): string {
   return `${first} to ${lastOf(stride)}${step === 1 ? "" : ` in steps of ${step}`}`;
 }
 
-/** One after the other; numbers that go on where the last ones end become one stride with them. */
+/** Joins two lists. Numbers that continue the last stride extend it. */
 export function joinStrides(before: Strides, more: Strides): Strides {
   const last = before.at(-1);
   const [next, ...rest] = more;
@@ -143,7 +143,7 @@ export function arrayFault(array: Strides): string | undefined {
   return undefined;
 }
 
-/** The smallest number that both have. `b` begins where `a` does or later. */
+/** The smallest common number. `b` does not begin before `a`. */
 function commonNumber(a: Stride, b: Stride): number | undefined {
   // b.first + n * b.step must leave the same remainder as a.first when divided by a.step.
   const { divisor, inverse } = euclid(b.step, a.step);

@@ -88,7 +88,7 @@ export interface Settings {
   /** Added to the tags of the worker itself. */
   readonly tags?: readonly string[];
   readonly slots?: number;
-  /** The services of a Scale0 worker that names none itself. */
+  /** The services of a Scale0 worker that has no services of its own. */
   readonly services?: readonly string[];
   readonly brokers?: readonly BrokerAddress[];
   /** Send a Scale0 worker that fell back to this broker back to its own broker when that is available again. */
