@@ -16,7 +16,7 @@ import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
 import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
 import { EXIT } from "../lib/failures.js";
-import { logger } from "../lib/interrupt.js";
+import { logger } from "../lib/long-running.js";
 import { AbbreviatingCommand, parseDuration, parsePositive, parseSize } from "../lib/option-parsers.js";
 
 import { openOutput, printLines, printNotice } from "../lib/print.js";

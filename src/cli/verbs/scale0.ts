@@ -21,7 +21,7 @@ import {
   type ServiceMode,
   type ServiceProgram,
 } from "../../worker/programs/index.js";
-import { logger, onStopSignal } from "../lib/interrupt.js";
+import { logger, onStopSignal } from "../lib/long-running.js";
 import { collect, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
 
 import { openOutput, printLines } from "../lib/print.js";

@@ -16,7 +16,7 @@ import type { Retention } from "../../broker/retention.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { MAX_MS } from "../../model/job.js";
 import { startBroker } from "../../server.js";
-import { logger, notifySystemd, onStopSignal } from "../lib/interrupt.js";
+import { logger, notifySystemd, onStopSignal } from "../lib/long-running.js";
 import { collect, formatDuration, parseDuration, parseKeep, parseSize } from "../lib/option-parsers.js";
 
 import { printLines, printNotice } from "../lib/print.js";

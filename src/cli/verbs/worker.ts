@@ -18,7 +18,7 @@ import {
   startWorker,
   type Worker,
 } from "../../worker/index.js";
-import { logger, notifySystemd, onStopSignal } from "../lib/interrupt.js";
+import { logger, notifySystemd, onStopSignal } from "../lib/long-running.js";
 import {
   collect,
   formatDuration,

@@ -30,7 +30,8 @@ import { type Runner, startRunner } from "../../../protocols/runexp/runner/index
 import { startBroker } from "../../../server.js";
 import { type BrokerChoice, withBroker } from "../../lib/broker-connection.js";
 import { EXIT } from "../../lib/failures.js";
-import { type Interrupt, logger, onInterrupt } from "../../lib/interrupt.js";
+import { type Interrupt, onInterrupt } from "../../lib/interrupt.js";
+import { logger } from "../../lib/long-running.js";
 import { openOutput, printNotice } from "../../lib/print.js";
 
 interface ExperimentsRun extends BrokerRun {

@@ -5,7 +5,7 @@
 import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import { asLaboroError, errnoOf } from "../../../base/errors.js";
-import { onStopSignal } from "../../lib/interrupt.js";
+import { onStopSignal } from "../../lib/long-running.js";
 import { escapeLines, printLines } from "../../lib/print.js";
 
 interface ConsoleCommand {
