@@ -21,7 +21,8 @@ export const scheduleFrom = ({ name, revision, nextAt, spec, state, lastJob, for
   name,
   revision,
   ...(nextAt === null ? {} : { nextAt }),
-  spec: unpack(spec),
+  // From a Buffer the bytes in it would come as Buffers.
+  spec: unpack(new Uint8Array(spec)),
   state: JSON.parse(state),
   ...(lastJob === null ? {} : { lastJob }),
   ...(formerJob === null ? {} : { formerJob }),

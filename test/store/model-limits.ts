@@ -19,7 +19,7 @@ export class ModelLimits {
   readonly #world: ModelWorld;
   /** The limits of task ranges, by their ids; of those that are gone, too. */
   readonly #keys = new Map<TaskRangeId, readonly string[]>();
-  #starts: { readonly name: string; readonly at: number; readonly count: number }[] = [];
+  #starts: { readonly name: string; readonly at: number; count: number }[] = [];
 
   constructor(world: ModelWorld) {
     this.#world = world;
@@ -86,12 +86,15 @@ export class ModelLimits {
       if (rule.rate === undefined) continue;
       const { intervalMs } = rule.rate;
       this.#starts = this.#starts.filter((start) => start.name !== name || start.at + intervalMs > at);
-      this.#starts.push({ name, at: startTime(rule.rate, at), count });
+      const start = { name, at: startTime(rule.rate, at), count };
+      const same = this.#starts.find((other) => other.name === name && other.at === start.at);
+      if (same === undefined) this.#starts.push(start);
+      else same.count += count;
     }
   }
 
   /** As one broker recovers them. */
   get starts(): readonly { readonly name: string; readonly at: number; readonly count: number }[] {
-    return this.#starts;
+    return [...this.#starts].sort((a, b) => a.at - b.at);
   }
 }

@@ -5,12 +5,14 @@
 import * as fc from "fast-check";
 import { type TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { finishedCount, IF_EXISTS } from "../../src/model/job.js";
+import { LIMIT_BUCKET } from "../../src/model/limit.js";
 import type { SmallOutput, TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
 import { ONE_SLOT } from "../../src/model/recipe.js";
 import type { TaskRange, Write } from "../../src/model/store.js";
 import type { ModelJob, ModelWorld, OwnedTaskRange } from "./model-store.js";
 import { newRangeId, newRangeIds, request } from "./suite/kit.js";
+import { addSchedule } from "./suite/schedules.js";
 
 export interface Step {
   readonly kind: (typeof KINDS)[number];
@@ -24,7 +26,7 @@ export interface Step {
 // The more often a kind is listed, the more often it is drawn.
 const KINDS = [
   ..."submit lease lease claim claim claim settle settle settle replace replace".split(" "),
-  ..."release adopt hold cancel edit edit output output stale rerun rerun promote remove commit commit commit reopen".split(
+  ..."release adopt hold cancel edit edit output output stale rerun rerun promote remove limit schedule schedule commit commit commit reopen".split(
     " ",
   ),
 ] as ReadonlyArray<
@@ -43,6 +45,8 @@ const KINDS = [
   | "rerun"
   | "promote"
   | "remove"
+  | "limit"
+  | "schedule"
   | "commit"
   | "reopen"
 >;
@@ -50,6 +54,9 @@ const KINDS = [
 /** With what means something to one engine or another in a pattern. */
 export const NAMES = ["job", "job 1", "j*b", "j?b", "j[o]b", "j%b", "j_b", "JOB", "", "größer", "j\\ob", "a]b[c"];
 export const POOLS = ["default", "gpu", "Gpu"];
+/** Each claim counts against one at most: starts of the same time are in no order. */
+const LIMITS = ["api", "disk"];
+const SCHEDULES = ["nightly", "hourly"];
 const WORKERS = ["ann", "bob", "cleo"].map(WorkerId);
 
 export const steps: fc.Arbitrary<readonly Step[]> = fc.array(
@@ -72,7 +79,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
   switch (kind) {
     case "lease":
       if (job.job.delayed === true) return undefined;
-      return { op: "lease", job: id, max: size, rangeId: newRangeId() };
+      return lease(step, job);
     case "hold":
       return { op: "hold", job: id, held: flag };
     case "cancel": {
@@ -105,6 +112,14 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
     case "remove":
       // One that has ended, where there is one: most have not.
       return { op: "remove", job: (chosen(endedJobs(world), pick) ?? job).job.id };
+    case "limit": {
+      // The time of a start is compared only where the clock is the test's.
+      const rate = world.shared || flag ? {} : { rate: { starts: 1 + (pick % 9), intervalMs: 1 + size } };
+      const value = pick % 6 === 0 ? null : JSON.stringify({ ...(flag ? { running: size % 12 } : {}), ...rate });
+      return { op: "put", bucket: LIMIT_BUCKET, key: LIMITS[pick % LIMITS.length] ?? "", value };
+    }
+    case "schedule":
+      return schedule(step, world);
     case "stale":
       return stale(step, newRangeId(), job);
     default:
@@ -112,7 +127,41 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
   }
 }
 
-function submit({ size, pick, flag }: Step): Write {
+function lease({ pick, size, flag }: Step, { job: { id } }: ModelJob): Write {
+  const limits = pick % 3 === 0 ? { limits: flag ? LIMITS : LIMITS.slice(0, 1) } : {};
+  const maxRunning = pick % 5 === 0 ? { maxRunning: pick % 11 } : {};
+  return { op: "lease", job: id, max: size, rangeId: newRangeId(), ...limits, ...maxRunning };
+}
+
+/** A run, an edit or a removal of a schedule; now and then by a broker that has read an older revision, or too early. */
+function schedule(step: Step, world: ModelWorld): Write {
+  const { pick, size, flag } = step;
+  const name = SCHEDULES[pick % SCHEDULES.length] ?? "";
+  const found = world.schedules.get(name);
+  const expected = pick % 7 === 0 ? size : (found?.revision ?? 0);
+  // One broker alone decides by its own clock.
+  const due = world.shared && pick % 9 === 0 ? 8e15 : 1_000;
+  const change = addSchedule(name, flag ? 1_000 + size : undefined, newRangeId());
+  if (change.next === undefined) throw new Error("a schedule is added");
+  const { spec, state, ...next } = change.next;
+  const edited = found === undefined || pick % 3 === 0;
+  const cancelled = found?.lastJob !== undefined && world.jobs.has(found.lastJob) ? [found.lastJob] : [];
+  const cancels = cancelled.map((job) => ({ op: "cancel", job, ranges: [{ first: 0, last: 99 }] }) as const);
+  return {
+    op: "schedule",
+    changes: [
+      {
+        ...{ name, expected, due },
+        ...(found !== undefined && pick % 8 === 1
+          ? {}
+          : { next: { ...next, state: { ...state, runs: size }, ...(edited ? { spec } : {}) } }),
+        writes: [...(size % 3 === 0 ? [] : [submit(step)]), ...(pick % 4 === 0 ? cancels : [])],
+      },
+    ],
+  };
+}
+
+function submit({ size, pick, flag }: Step): Extract<Write, { op: "submit" }> {
   // Often few, so that jobs end.
   const count = pick % 2 === 0 ? size : size % 5;
   const entries = flag ? Array.from({ length: count }, (_, i) => (i % 3 ? `${pick}.${i}` : Uint8Array.of(i, 255))) : [];
@@ -164,7 +213,8 @@ function claim({ size, pick, flag }: Step, from: TaskRange | undefined): Write |
   const most = Math.min(size, last);
   const range = flag ? { first: from.first, last: from.first + most } : { first: from.last - most, last: from.last };
   const worker = WORKERS[pick % WORKERS.length] ?? WorkerId("ann");
-  return { op: "claim", from: from.id, rangeId: newRangeId(), ...range, attempt: from.attempt + 1, worker };
+  const limits = pick % 3 === 0 ? { limits: LIMITS.slice(0, 1) } : {};
+  return { op: "claim", from: from.id, rangeId: newRangeId(), ...range, attempt: from.attempt + 1, worker, ...limits };
 }
 
 /** Results of some of a task range's tasks, now and then of tasks that have one already. */

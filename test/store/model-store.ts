@@ -262,7 +262,7 @@ export class ModelWorld {
       write,
       answer.taskRanges.map(({ id }) => id),
     );
-    return limited === undefined ? answer : { ...answer, mayLease: true, limited };
+    return limited === undefined || !answer.mayLease ? answer : { ...answer, limited };
   }
 
   #leaseUpTo({ job: id, max: most, rangeId: taskRange }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {

@@ -100,6 +100,10 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
     }
   }
   expect(await engine.nextDelayed()).toEqual(await model.nextDelayed());
+  for (const query of [{ limit: 9 }, { due: true, limit: 1 }]) {
+    const [found, expected] = [await engine.schedules(query), await model.schedules(query)];
+    expect(found).toEqual({ ...expected, now: expect.any(Number) });
+  }
   for (const keep of [{}, { keepMs: 20 }, { keepMs: 10, keepFailedMs: 30 }, { keepFailedMs: 10 }]) {
     for (const now of [20, 40, 80]) {
       const [found, expected] = [await engine.expiredJobs(now, keep, 99), await model.expiredJobs(now, keep, 99)];

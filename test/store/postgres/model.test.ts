@@ -58,11 +58,13 @@ class Both {
     if (step.kind === "reopen") return this.#change(step);
     const write = writeFor(step, this.world);
     if (write === undefined) return;
+    // The numbers of its jobs are taken after those of the batch.
+    if (write.op === "schedule") await this.commit();
     this.#writes.push(write);
     this.#answers.push(...(await this.#side.model.commit([write], this.#now)));
     this.world.check();
     // Only its answer tells a broker what it may hand out, and as which attempt.
-    if (write.op === "rerun") await this.commit();
+    if (write.op === "rerun" || write.op === "schedule") await this.commit();
   }
 
   async commit(): Promise<void> {

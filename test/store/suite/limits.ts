@@ -144,6 +144,15 @@ export function describeSharedLimits(make: MakeStore): void {
     expect(await useOf("api")).toMatchObject({ leased: 4 });
   });
 
+  it("a job with fewer tasks than a limit leaves has no more to lease, and waits for no limit", async () => {
+    await setLimit(first, "api", { running: 5 });
+    const { job } = await first.submit({ count: 3 });
+    const all = await lease(first, job.id, 8, { limits: ["api"] });
+    expect([size(all.taskRanges), all.mayLease, all.limited]).toEqual([3, false, undefined]);
+    const none = await lease(first, job.id, 8, { limits: ["api"] });
+    expect([size(none.taskRanges), none.mayLease, none.limited]).toEqual([0, false, undefined]);
+  });
+
   it("maxRunning of a job holds for all brokers together", async () => {
     const { job } = await first.submit({ count: 10 });
     const { taskRanges } = await lease(first, job.id, 2, { maxRunning: 3 });

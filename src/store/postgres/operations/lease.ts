@@ -78,9 +78,9 @@ export async function lease(batch: BatchContext, writes: readonly IndexedWrite<"
   for (const one of granted) rooms.giveBack(namesOf(one), one.write.max - leasedTasks(batch.writeResults[one.at]));
   writes.forEach((one, i) => {
     const result = batch.writeResults[one.at];
-    if (result?.op !== "lease" || (granted[i]?.write.max ?? 0) >= one.write.max) return;
+    if (result?.op !== "lease" || !result.mayLease || (granted[i]?.write.max ?? 0) >= one.write.max) return;
     const full = rooms.full(namesOf(one));
-    batch.writeResults[one.at] = { ...result, mayLease: true, ...(full === undefined ? {} : { limited: full }) };
+    if (full !== undefined) batch.writeResults[one.at] = { ...result, limited: full };
   });
 }
 
