@@ -140,6 +140,8 @@ export interface AllocatorState {
   notBefore?: number;
   /** The last failure or trouble, until one succeeds. */
   problem?: { readonly kind: string; readonly at: number; readonly text: string; readonly unseen?: boolean };
+  /** What its workers have found on their machines, such as mem. */
+  detected?: Readonly<Record<string, number>>;
   readonly allocations: Allocation[];
   readonly log: LogLine[];
 }

@@ -7,6 +7,8 @@ interface AllocationWorkers {
   readonly names: string[];
   /** Tasks that they have ended. */
   ended: number;
+  /** What each of them has. */
+  readonly total: Readonly<Record<string, number>>;
 }
 
 export async function workersElsewhere({ peers }: Core): Promise<readonly WorkerView[]> {
@@ -17,17 +19,17 @@ export async function workersElsewhere({ peers }: Core): Promise<readonly Worker
 /** By the number of their allocation. */
 export async function workersOf(core: Core, allocator: string): Promise<Map<number, AllocationWorkers>> {
   const found = new Map<number, AllocationWorkers>();
-  const add = (tags: readonly string[], name: string, results: number): void => {
+  const add = ({ tags, name, total }: Pick<WorkerView, "tags" | "name" | "total">, results: number): void => {
     const allocation = allocationOfTags(tags);
     if (allocation?.name !== allocator) return;
-    const before = found.get(allocation.number) ?? { names: [], ended: 0 };
+    const before = found.get(allocation.number) ?? { names: [], ended: 0, total };
     before.names.push(name);
     before.ended += results;
     found.set(allocation.number, before);
   };
   const { workers, standings } = core.state;
   for (const { profile, connected } of workers.values())
-    if (connected) add(profile.tags, profile.name, standings.get(profile.name)?.results ?? 0);
-  for (const { tags, name, stats } of await workersElsewhere(core)) add(tags, name, stats.results);
+    if (connected) add(profile, standings.get(profile.name)?.results ?? 0);
+  for (const one of await workersElsewhere(core)) add(one, one.stats.results);
   return found;
 }

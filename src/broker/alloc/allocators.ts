@@ -214,7 +214,7 @@ export class Allocators {
     const { plan, demand, rules } = await this.parts();
     if (demand.waitingTasks(this.#core.state, open, this.#core.jobs.countersOf(id)) <= 0) return undefined;
     const { requirement, timeNeededMs: timeMs = 0 } = open.signature;
-    const answers = rows.map((row) => ({ row, unfit: demand.whyUnfit(row.spec, { requirement, timeMs }) }));
+    const answers = rows.map((row) => ({ row, unfit: demand.whyUnfit(demand.offerOf(row), { requirement, timeMs }) }));
     const fitting = answers.filter(({ unfit }) => unfit === undefined);
     const texts =
       fitting.length > 0
@@ -316,6 +316,8 @@ export class Allocators {
       stateMs: (one: Allocation) => watch.stateMs(name, one),
       lastLine: (number: number) => files.lastLine(number),
     };
+    const { slots: _, ...detected } = [...workers.values()].at(-1)?.total ?? {};
+    if (workers.size > 0) state.detected = detected;
     const strays = decide.observe(row, seen, rules, Date.now());
     watch.record(row);
     try {

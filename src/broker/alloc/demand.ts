@@ -4,10 +4,10 @@ import type { State } from "../../dispatch/index.js";
 import { isOpen } from "../../dispatch/job-queue.js";
 import { spareRuns } from "../../dispatch/limits.js";
 import type { JobState } from "../../dispatch/state.js";
-import { type AllocatorSpec, lifetimeOf } from "../../model/allocation.js";
+import { type Allocator, type AllocatorSpec, lifetimeOf } from "../../model/allocation.js";
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount } from "../../model/job.js";
-import type { Requirement } from "../../model/recipe.js";
+import { ALL, neededOf, type Requirement } from "../../model/recipe.js";
 
 /** Tasks with the same needs that no worker has, and that could run now. */
 export interface Demand {
@@ -62,6 +62,10 @@ export function waitingTasks(
   return Math.min(tasks, most, spareRuns(open));
 }
 
+/** With the resources that its workers have found on their machines. */
+export const offerOf = ({ spec, state: { detected } }: Allocator): AllocatorSpec =>
+  detected === undefined ? spec : { ...spec, resources: { ...detected, ...spec.resources } };
+
 type Needs = Pick<Demand, "requirement" | "timeMs">;
 
 /** Why the workers of an allocator cannot do such tasks; undefined if they can. */
@@ -72,8 +76,11 @@ export function whyUnfit(spec: AllocatorSpec, { requirement, timeMs }: Needs): s
   const tag = tags.find((one) => !spec.tags.includes(one));
   if (tag !== undefined) return `its workers do not have the tag ${tag}`;
   for (const [name, need] of Object.entries(needs)) {
-    const have = name === "slots" ? spec.slots : (spec.resources[name] ?? 0);
-    if (need > have) return `its workers have ${have} ${name}, and the task needs ${need}`;
+    const have = name === "slots" ? spec.slots : spec.resources[name];
+    const needed = need === ALL ? `all ${name} of a worker` : `${need} ${name}`;
+    if (have === undefined)
+      return `the task needs ${needed}, and its workers are not known to have any; --resource ${name}=N says it`;
+    if (have <= 0 || neededOf(need, have) > have) return `its workers have ${have} ${name}, and the task needs ${need}`;
   }
   const lifetime = lifetimeOf(spec);
   if (timeMs > lifetime)
@@ -86,7 +93,8 @@ function tasksAtOnce({ slots, resources }: AllocatorSpec, { needs }: Requirement
   let count = Number.POSITIVE_INFINITY;
   for (const [name, need] of Object.entries(needs)) {
     if (need <= 0) continue;
-    count = Math.min(count, Math.floor((name === "slots" ? slots : (resources[name] ?? 0)) / need + 1e-9));
+    const have = name === "slots" ? slots : (resources[name] ?? 0);
+    count = Math.min(count, Math.floor(have / neededOf(need, have) + 1e-9));
   }
   return Number.isFinite(count) ? count : slots;
 }

@@ -2,7 +2,7 @@
 import { shortDuration } from "../../base/format.js";
 import { type Allocation, type Allocator, type AllocatorState, isLive } from "../../model/allocation.js";
 import { type AllocationRules, addAllocation, addLine } from "./decide.js";
-import { type Demand, takeWork } from "./demand.js";
+import { type Demand, offerOf, takeWork } from "./demand.js";
 
 const isWaiting = ({ state }: Allocation): boolean => state === "asking" || state === "queued";
 
@@ -46,7 +46,7 @@ export function plan(
     if (whyNoMore(allocator, rules, now) !== undefined || !demand.some(({ tasks }) => tasks > 0)) continue;
     const more = structuredClone(allocator);
     let count = 0;
-    while (whyNoMore(more, rules, now) === undefined && takeWork(demand, more.spec, more.spec.nodes)) {
+    while (whyNoMore(more, rules, now) === undefined && takeWork(demand, offerOf(more), more.spec.nodes)) {
       addAllocation(more.state, now);
       count++;
     }
@@ -56,8 +56,9 @@ export function plan(
 }
 
 /** What is pending takes its work first, the oldest before the others. */
-function markUnneeded({ spec, state }: Allocator, demand: readonly Demand[], now: number): void {
-  for (const one of state.allocations) {
+function markUnneeded(allocator: Allocator, demand: readonly Demand[], now: number): void {
+  const spec = offerOf(allocator);
+  for (const one of allocator.state.allocations) {
     if (!isLive(one) || one.joined !== undefined || one.cancelling) continue;
     if (takeWork(demand, spec, spec.nodes)) delete one.unneeded;
     else if (isWaiting(one)) one.unneeded ??= now;

@@ -173,7 +173,7 @@ export const allocatorSet = operation({
       const dir = found?.state.allocations.some(isLive) ? found.spec.dir : (given.dir ?? defaultDirectory());
       const spec = { ...given, dir };
       const before = found?.state ?? decide.newState(now, number);
-      const { removing: __, paused, notBefore: ___, problem: ____, ...state } = before;
+      const { removing: __, paused, notBefore: ___, problem: ____, detected: _____, ...state } = before;
       const next = { ...state, changed: now, failures: 0, ...(paused?.by === "user" ? { paused } : {}) };
       decide.addLine(next, now, "saved", `at most ${given.maxWorkers} workers, ${given.backlog} in the queue`);
       return { spec, state: next };
@@ -289,7 +289,7 @@ export const allocatorDryRun = operation({
     };
     const waiting = await core.allocators.demand();
     const unfit = waiting.flatMap(({ job, tasks, ...needs }) => {
-      const reason = demand.whyUnfit(shown.spec, needs);
+      const reason = demand.whyUnfit(demand.offerOf(shown), needs);
       return reason === undefined ? [] : [{ job: Number(job), tasks, reason }];
     });
     const all = structuredClone([...rows.filter((one) => one.name !== name), shown]);

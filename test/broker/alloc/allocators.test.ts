@@ -335,6 +335,45 @@ describe("the worker of an allocation", () => {
     expect(readFileSync(script, "utf8")).toContain(" --lifetime-grace 10s ");
   });
 
+  it("tells by joining what its machine has: tasks that need it are asked for from then on", async () => {
+    const shop = await openSite();
+    await add(shop);
+    const heavy = await work(shop.client, 1, { needs: { mem: 1 } });
+    const reason = async () => (await shop.client.ask("explain", { job: heavy.id, index: 0 })).reason;
+    const unknown = "the task needs 1 mem, and its workers are not known to have any; --resource mem=N says it";
+    await until("explain says so", async () => (await reason()).includes(unknown));
+    await work(shop.client);
+    await until("it asks", () => shop.slurm.jobs.length === 1);
+    shop.slurm.set("1", "RUNNING");
+    const worker = shop.worker({ name: "a.1", slots: 1, tags: [allocationTag("a", 1)], resources: { mem: 100 } });
+    expect(await heavy.wait()).toBe("succeeded");
+    await logs(shop.client, "joined: ");
+    await worker.stop();
+    shop.slurm.set("1", "COMPLETED");
+    await logs(shop.client, "ended: COMPLETED");
+    await work(shop.client, 1, { needs: { mem: 100 } });
+    await until("it asks again", () => shop.slurm.jobs.length === 2);
+    await work(shop.client, 1, { needs: { mem: 101 } });
+    const { unfit } = await shop.client.ask("allocatorDryRun", { allocator: "a" });
+    expect(unfit.map((one) => one.reason)).toEqual(["its workers have 100 mem, and the task needs 101"]);
+  });
+
+  it("was idle and has ended: new work asks for another one", async () => {
+    const shop = await openSite();
+    shop.slurm.runJobs();
+    await add(shop, { idleTimeoutMs: 1_000 });
+    for (const number of [1, 2]) {
+      expect(await (await work(shop.client)).wait()).toBe("succeeded");
+      await until(`${number} have ended in order`, async () => {
+        const { allocations, failures } = await shop.client.allocators.get("a");
+        return (
+          allocations.map(({ state, reason }) => `${state} ${reason}`).join() ===
+            Array(number).fill("ended COMPLETED").join() && failures === 0
+        );
+      });
+    }
+  });
+
   it("is not started where its start has left no time, and the log says so", async () => {
     const shop = await openSite();
     shop.slurm.runJobs();

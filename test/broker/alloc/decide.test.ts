@@ -192,7 +192,12 @@ describe("an allocator asks", () => {
     ["pool", { pool: "night" }, [5], "its workers are in pool night, not default"],
     ["tags", { tags: ["big"] }, [5, {}, { tags: ["big", "avx"] }], "its workers do not have the tag avx"],
     ["slots", { slots: 4 }, [5, { slots: 8 }], "its workers have 4 slots, and the task needs 8"],
-    ["resources", {}, [5, { gpu: 1 }], "its workers have 0 gpu, and the task needs 1"],
+    [
+      "resources",
+      {},
+      [5, { gpu: 1 }],
+      "the task needs 1 gpu, and its workers are not known to have any; --resource gpu=N says it",
+    ],
     ["time", {}, [5, {}, { timeMs: 2 * HOUR }], "its workers live for 57m, and the task needs 2h"],
   ])("never for what cannot fit: %s", (_, spec, work, why) => {
     const site = new Site(spec);
