@@ -45,6 +45,9 @@ export interface FollowOptions {
   readonly onEnd: (error?: LaboroError) => void;
 }
 
+/** What the session of its client does with it. */
+export type FollowControl = Pick<Follow, "credit" | "end">;
+
 export class Follows {
   readonly #core: Core;
   readonly #byJob = new Map<JobId, Set<Follow>>();
@@ -53,8 +56,9 @@ export class Follows {
     this.#core = core;
   }
 
-  follow(options: FollowOptions): Follow {
-    const { job } = options;
+  follow(options: FollowOptions): FollowControl {
+    const { job, tasks, live } = options;
+    if (!tasks && !live && this.#core.state.jobs.has(job)) return this.#followEnd(options);
     const followers = this.#byJob.get(job) ?? new Set();
     this.#byJob.set(job, followers);
     const follow = new Follow(this.#core, options, () => {
@@ -64,6 +68,19 @@ export class Follows {
     followers.add(follow);
     void follow.begin();
     return follow;
+  }
+
+  /** Of an open job, and nothing else: what clients of many small jobs want. */
+  #followEnd({ job, send, onEnd }: FollowOptions): FollowControl {
+    const unwatch = this.#core.jobs.endWatchers.watch(job, (ended) => {
+      send({ tasks: [], ended });
+      end();
+    });
+    const end = (): void => {
+      unwatch();
+      onEnd();
+    };
+    return { credit: () => {}, end };
   }
 
   committed(writes: readonly Write[], results: readonly WriteResult[]): void {

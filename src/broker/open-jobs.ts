@@ -63,14 +63,14 @@ export class OpenJobs {
   stored(job: Job, taskRange: TaskRange | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
     this.#added(job);
-    this.#decideKnowing(ends, (out, finished) => onJobAdded(this.#state, out, job, taskRange, finished, now()));
+    this.#decideKnowing(ends, (out) => onJobAdded(this.#state, out, job, taskRange, ends, now()));
   }
 
   /** Ended tasks of a job wait again. */
   rerun(job: Job, taskRanges: readonly TaskRange[], ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
     this.#added(job);
-    this.#decideKnowing(ends, (out, finished) => onRerun(this.#state, out, job, taskRanges, finished, now()));
+    this.#decideKnowing(ends, (out) => onRerun(this.#state, out, job, taskRanges, ends, now()));
   }
 
   /** Changes with each change here. What was read from the store before is then outdated. */
@@ -112,11 +112,12 @@ export class OpenJobs {
   }
 
   /** Adds these ends to dispatch for this decision. Dispatch remembers only recent ones. */
-  #decideKnowing(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions, finished: ReadonlySet<JobId>) => void): void {
-    const added = [...ends].filter(([job]) => !this.#state.recentEnds.has(job));
-    for (const [job, end] of added) this.#state.recentEnds.set(job, end);
-    this.#decide((out) => step(out, new Set(ends.keys())));
-    for (const [job] of added) this.#state.recentEnds.delete(job);
+  #decideKnowing(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions) => void): void {
+    const { recentEnds } = this.#state;
+    const added = ends.size === 0 ? [] : [...ends].filter(([job]) => !recentEnds.has(job));
+    for (const [job, end] of added) recentEnds.set(job, end);
+    this.#decide(step);
+    for (const [job] of added) recentEnds.delete(job);
   }
 }
 

@@ -1,11 +1,11 @@
 /** What the store has committed: the results of a batch of writes, and tasks that run again. */
-import type { JobId, TaskRangeId } from "../model/ids.js";
+import type { TaskRangeId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import { difference, normalize } from "../model/ranges.js";
 import type { TaskRange, Write, WriteResult } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, releaseWaiting } from "./job-queue.js";
-import { onGranted, onJobAdded, onMayLease, onProgress, onTaskRangesLost } from "./jobs.js";
+import { type Finished, onGranted, onJobAdded, onMayLease, onProgress, onTaskRangesLost } from "./jobs.js";
 import { placeWork } from "./placement.js";
 import { newTaskRangeId, type State } from "./state.js";
 
@@ -73,7 +73,7 @@ export function onRerun(
   out: Decisions,
   job: Job,
   taskRanges: readonly TaskRange[],
-  finished: ReadonlySet<JobId>,
+  finished: Finished,
   now: number,
 ): void {
   state.now = now;

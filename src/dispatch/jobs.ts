@@ -70,13 +70,16 @@ export function onOpened(
   for (const job of [...state.jobs.values()]) applyDependencyEnds(state, out, job);
 }
 
+/** Jobs that have ended. */
+export type Finished = Pick<ReadonlySet<JobId>, "has">;
+
 /** A job was stored. `finished` are the jobs of its `after` that have ended as it wants. */
 export function onJobAdded(
   state: State,
   out: Decisions,
   job: Job,
   taskRange: TaskRange | undefined,
-  finished: ReadonlySet<JobId>,
+  finished: Finished,
   now: number,
 ): void {
   state.now = now;

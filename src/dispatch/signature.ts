@@ -66,7 +66,7 @@ function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string 
   const needs = Object.entries(requirement.needs)
     .filter(([, amount]) => amount > 0)
     .sort(([a], [b]) => (a < b ? -1 : 1));
-  const tags = [...new Set(requirement.tags)].sort();
+  const tags = requirement.tags.length > 1 ? [...new Set(requirement.tags)].sort() : requirement.tags;
   const { kind, timeNeededMs, named } = tasks;
   const limits = named === undefined ? [] : [named];
   return JSON.stringify([

@@ -2,6 +2,13 @@
 import { badInput, type LaboroError } from "../base/errors.js";
 import type { Bytes } from "./recipe.js";
 
+declare global {
+  interface String {
+    /** ES2024; every Node that laboro runs on has it. */
+    isWellFormed(): boolean;
+  }
+}
+
 export type Fields = Readonly<Record<string, unknown>>;
 
 export function unexpectedValue(what: string, expected: string, value: unknown): LaboroError {
@@ -46,8 +53,15 @@ export function number(value: unknown, what: string): number {
   throw unexpectedValue(what, "a number", value);
 }
 
+/** UTF-8 has no half of a surrogate pair, JSON may. No message of the link could carry it. */
+function wellFormed(text: string, what: string): string {
+  if (text.isWellFormed()) return text;
+  throw unexpectedValue(what, "text without half of a surrogate pair", text);
+}
+
 export function text(value: unknown, what: string, maxLength = 1024): string {
-  if (typeof value === "string" && value.length > 0 && value.length <= maxLength && !value.includes("\0")) return value;
+  if (typeof value === "string" && value.length > 0 && value.length <= maxLength && !value.includes("\0"))
+    return wellFormed(value, what);
   throw unexpectedValue(what, `text of 1 to ${maxLength} characters without NUL`, value);
 }
 
@@ -67,7 +81,8 @@ export function bytes(value: unknown, what: string): Uint8Array {
 
 /** Like `bytes`, but text stays text. */
 export function textOrBytes(value: unknown, what: string): Bytes {
-  if (typeof value === "string" || value instanceof Uint8Array) return value;
+  if (typeof value === "string") return wellFormed(value, what);
+  if (value instanceof Uint8Array) return value;
   const decoded = fromBase64(value);
   if (decoded !== undefined) return decoded;
   throw unexpectedValue(what, "text, bytes or {base64}", value);
@@ -75,7 +90,7 @@ export function textOrBytes(value: unknown, what: string): Bytes {
 
 /** For the command line of a process: no NUL. */
 export function argument(value: unknown, what: string): Bytes {
-  if (typeof value === "string" && !value.includes("\0")) return value;
+  if (typeof value === "string" && !value.includes("\0")) return wellFormed(value, what);
   const given = value instanceof Uint8Array ? value : fromBase64(value);
   if (given !== undefined && !given.includes(0)) return given;
   throw unexpectedValue(what, "text or bytes without NUL", value);

@@ -99,6 +99,9 @@ export const haltRule = s.described(
 
 const optionalInteger = (min: number, max: number) => s.optional(s.integer(min, max));
 
+/** Of one task: a message to a worker has no more. */
+const MAX_NEEDS = 100;
+
 /** Characters that every store compares in the same way. */
 export const plainKey = s.mapped(s.text(200), (given, what) => {
   if (/^[\x21-\x7e]+$/.test(given)) return given;
@@ -251,7 +254,9 @@ function slotsOf(amount: number): number {
 
 function needsOf(given: Readonly<Record<string, number>>): Resources {
   const needs: Record<string, number> & { slots: number } = { slots: 1 };
-  for (const [name, amount] of Object.entries(given)) {
+  const amounts = Object.entries(given);
+  if (amounts.length > MAX_NEEDS) throw unexpectedValue("needs", `at most ${MAX_NEEDS} amounts`, amounts.length);
+  for (const [name, amount] of amounts) {
     needs[readText(name, "needs", 64)] = name === "slots" ? slotsOf(amount) : positive(amount, `needs.${name}`);
   }
   return needs;

@@ -68,9 +68,6 @@ export function plainValue(text: string): null | boolean | number | undefined {
   return Number.isFinite(number) ? (number === 0 ? 0 : number) : undefined;
 }
 
-/** No lone surrogates: UTF-8 cannot represent them. */
-export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text);
-
 /** A broker that a worker may connect to, given by an operator or the group. */
 export interface BrokerAddress {
   readonly identity: string;

@@ -34,6 +34,24 @@ describe("input that is not what it should be", () => {
     ["a recipe of text", "/jobs", { method: "POST", body: { recipe: "true" } }],
     ["a count of text", "/jobs", { method: "POST", body: { recipe: TRUE, count: "3" } }],
     ["a count of 1e400", "/jobs", { method: "POST", body: '{"recipe":{"kind":"call","service":"x"},"count":1e400}' }],
+    [
+      "half a surrogate pair in an argument",
+      "/jobs",
+      { method: "POST", body: '{"recipe":{"kind":"command","argv":["echo","\\ud800"]}}' },
+    ],
+    [
+      "half a surrogate pair in an entry",
+      "/jobs",
+      { method: "POST", body: '{"recipe":{"kind":"call","service":"x"},"entries":["\\ud800"]}' },
+    ],
+    [
+      "more amounts than a message holds",
+      "/jobs",
+      {
+        method: "POST",
+        body: { recipe: TRUE, needs: Object.fromEntries(Array.from({ length: 2_000 }, (_, i) => [`r${i}`, 1])) },
+      },
+    ],
     ["a huge count", "/jobs", { method: "POST", body: { recipe: TRUE, count: 1e15 } }],
     [
       "no base64",

@@ -160,7 +160,7 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries
   if (id === undefined) {
     const result = await commitSubmit(core, write);
     if (result.op === "duplicate") return existing(result, spec);
-    core.jobs.stored(result.job, result.taskRange, new Map());
+    core.jobs.stored(result.job, result.taskRange, NO_ENDS);
     return { job: result.job.id };
   }
   const stored = commitSubmit(core, write);
@@ -169,7 +169,7 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries
   const first = { id: write.rangeId, job: id, first: 0, last: granted - 1, ...NO_HISTORY };
   // A poll of the jobs in the store must not take it for one that was removed.
   if (core.jobNumbers !== undefined) void core.jobs.withLock(id, () => stored).catch(() => {});
-  core.jobs.stored(job, granted > 0 || core.jobNumbers === undefined ? first : undefined, new Map());
+  core.jobs.stored(job, granted > 0 || core.jobNumbers === undefined ? first : undefined, NO_ENDS);
   try {
     const result = await stored;
     if (result.op === "submit") return { job: id };
@@ -181,6 +181,7 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries
   }
 }
 
+const NO_ENDS: ReadonlyMap<JobId, JobEnd> = new Map();
 const NO_HISTORY = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
 
 export const jobOperation = operation({

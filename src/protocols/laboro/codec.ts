@@ -16,6 +16,7 @@ import {
   MESSAGES_LIMIT,
   type MessageCodec,
   NAME_LIMIT,
+  ROWS_LIMIT,
   type Row,
   scan,
   VALUES_LIMIT,
@@ -82,15 +83,17 @@ const REQUEST_NUMBERS: Readonly<Partial<Record<Sender, number>>> = {
   brokerToClient: TO_CLIENT.RESPONSE.number,
 };
 
-/** Messages with values that a caller of the SDK or of the HTTP API gave. All others hold what laboro itself made. */
+/** Messages with values that a caller of the SDK gave, or with texts of any origin. All others hold what laboro itself made. */
 const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
   ...(["JOIN", "SERVICES", "REPLY"] as const),
-  ...(["RECIPE", "CONFIG"] as const),
-  ...(["HELLO", "REQUEST", "OPERATION", "RESULT"] as const),
+  ...(["HELLO", "REQUEST", "OPERATION", "RESULT", "CONFIG"] as const),
 ]);
+/** Messages with values of a submission, which were read when it came. Only so many of them that they make a large message are too many. */
+const WITH_SUBMITTED_VALUES: ReadonlySet<LinkMessage["type"]> = new Set(["RECIPE", "TASKS"]);
+const UNCHECKED_BYTES = ROWS_LIMIT;
 
-const hasGivenValues = (message: LinkMessage): boolean =>
-  WITH_GIVEN_VALUES.has(message.type) || (message.type === "TASKS" && message.entries !== undefined);
+const mustCheck = ({ type }: LinkMessage, bytes: number): boolean =>
+  WITH_GIVEN_VALUES.has(type) || (bytes > UNCHECKED_BYTES && WITH_SUBMITTED_VALUES.has(type));
 
 /** Throws LABORO_BAD_INPUT where a caller gave a value that the other end would refuse: it must not end the link. */
 export function encodeMessage(message: LinkMessage): Uint8Array {
@@ -101,7 +104,7 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
     // The packer goes on using the largest buffer it ever needed.
     if (bytes.length > 1024 * 1024) packr.useBuffer(Buffer.allocUnsafeSlow(8192));
     checkSize(bytes.length);
-    if (hasGivenValues(message)) {
+    if (mustCheck(message, bytes.length)) {
       scan(bytes, MESSAGE_LIMITS);
       codec.read(row);
     }

@@ -24,7 +24,6 @@ import {
   type ConfigValue,
   checkSize,
   isConfig,
-  isWellFormed,
   plainValue,
   readConfig,
 } from "../../model/worker-settings.js";
@@ -111,7 +110,7 @@ const isElementName = (name: string): boolean =>
 /** Unchanged by XML readers: no control characters or line ends, and no lone surrogates. */
 const isPlain = (text: string): boolean =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about these
-  !/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ufffe\uffff]|^[ \t\n]*$/.test(text) && isWellFormed(text);
+  !/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ufffe\uffff]|^[ \t\n]*$/.test(text) && text.isWellFormed();
 
 const escapeText = (text: string): string =>
   JSON.stringify(text)
@@ -159,7 +158,7 @@ const isPlainText = (text: string): boolean =>
 
 function quoted(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about these
-  const literal = !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text) && isWellFormed(text);
+  const literal = !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text) && text.isWellFormed();
   if (literal && !/["\\]/.test(text)) return `"${text}"`;
   if (literal && !text.includes("'")) return `'${text}'`;
   const inside = JSON.stringify(text).slice(1, -1);

@@ -6,7 +6,7 @@ import { now } from "../../../base/clock.js";
 import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
 import { type Role, roleAllows } from "../../../broker/access/tokens.js";
 import type { Core } from "../../../broker/core.js";
-import type { Follow } from "../../../broker/follows.js";
+import type { FollowControl } from "../../../broker/follows.js";
 import { isPeer } from "../../../broker/group/peers.js";
 import type { ConnectionAsks } from "../../../broker/operations/asks.js";
 import { OPERATIONS_BY_NAME, perform, performForPeer } from "../../../broker/operations/index.js";
@@ -33,7 +33,7 @@ export class ClientSession {
   /** When HELLO was read: what deadlines are counted from. */
   readonly #openedAt = now();
   /** By the client's number for them. */
-  readonly #follows = new Map<number, Follow>();
+  readonly #follows = new Map<number, FollowControl>();
   /** The jobs whose output is relayed to the client. */
   readonly #relays = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
 
