@@ -56,6 +56,7 @@ export type ErrorCode = keyof typeof ERROR_CODES;
 
 /** Every refusal and failure. `code` says which, the message why. */
 export class LaboroError extends Error {
+  /** Which refusal or failure: docs/reference/errors.md lists them. */
   readonly code: ErrorCode;
 
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {

@@ -44,6 +44,7 @@ export interface CallOptions {
 
 /** `timeoutMs` is 30 s if absent. */
 export interface RequestOptions extends CallOptions {
+  /** Workers of this pool; of the pool `default` if absent. */
   readonly pool?: string;
   /** Let another worker answer, once, where the first is lost. For requests that may be done twice. */
   readonly retry?: boolean;
@@ -59,6 +60,7 @@ export type After =
 export interface AddOptions
   extends CallOptions,
     Omit<Submission, "recipe" | "entries" | "count" | "numbers" | "after" | "relay" | "resumes"> {
+  /** The jobs that it comes after. */
   readonly after?: After | readonly After[];
 }
 
@@ -75,6 +77,7 @@ export interface EventOptions {
   readonly after?: number;
   /** Of this job only. */
   readonly job?: number;
+  /** Ends the stream of events. */
   readonly signal?: AbortSignal;
 }
 

@@ -25,6 +25,7 @@ export interface FollowOptions {
   readonly reconnect?: boolean;
   /** Rejects with LABORO_DEADLINE after this time. */
   readonly timeoutMs?: number | undefined;
+  /** Rejects at once with its reason when it is aborted. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -7,22 +7,12 @@ import { encodeInput, type TaskDefinition } from "../model/task-definition.js";
 export type Query = (sql: string, parameters: string[]) => PromiseLike<unknown>;
 
 /** Of a job that is added by a transaction. */
-export interface TransactionOptions {
-  readonly name?: string;
-  readonly pool?: string;
-  readonly tags?: readonly string[];
-  readonly priority?: number;
-  readonly retries?: number;
-  readonly retry?: NonNullable<Submission["retry"]>;
-  readonly delayMs?: number;
-  readonly keepMs?: number;
-  readonly keepFailedMs?: number;
-  readonly crashLimit?: number;
-  readonly maxFails?: number;
-  readonly maxRunning?: number;
-  readonly limits?: readonly string[];
-  readonly timeLimitMs?: number;
-  readonly held?: boolean;
+export interface TransactionOptions
+  extends Pick<
+    Submission,
+    | ("name" | "pool" | "tags" | "priority" | "retries" | "retry" | "delayMs" | "keepMs" | "keepFailedMs")
+    | ("crashLimit" | "maxFails" | "maxRunning" | "limits" | "timeLimitMs" | "held")
+  > {
   /** Jobs to come after, also of the same transaction: the success, or with `any` the end of each is needed. */
   readonly after?: readonly (number | { readonly job: number; readonly any?: boolean })[];
 }

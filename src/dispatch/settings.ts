@@ -16,6 +16,7 @@ export interface Settings {
   readonly maxPrefetchTaskMs: number;
   /** The first wait before a retry; doubles with each failure. A job may have a policy of its own. */
   readonly retryBackoffMs: number;
+  /** The longest wait before a retry. */
   readonly maxRetryBackoffMs: number;
   /** Workers that fail too often are suspended or banned. */
   readonly standing: boolean;

@@ -1,4 +1,8 @@
-/** `laboro/broker`: a broker inside another program. */
+/**
+ * `laboro/broker`: a broker inside another program.
+ *
+ * @module laboro/broker
+ */
 import type { Broker, BrokerOptions } from "../broker/options.js";
 import { startBroker as start } from "../server.js";
 

@@ -1,4 +1,8 @@
-/** `laboro`: a client of a broker. Loads no broker, no worker and no store. */
+/**
+ * `laboro`: a client of a broker. Loads no broker, no worker and no store.
+ *
+ * @module laboro
+ */
 export { type ErrorCode, LaboroError } from "../base/errors.js";
 export {
   type AddOptions,

@@ -1,4 +1,8 @@
-/** `laboro/task`: task definitions, which clients and workers share. Loads no client and no worker. */
+/**
+ * `laboro/task`: task definitions, which clients and workers share. Loads no client and no worker.
+ *
+ * @module laboro/task
+ */
 export { NoRetry, RetryAfter } from "../model/handler-errors.js";
 export {
   bytes,

@@ -1,4 +1,8 @@
-/** `laboro/worker`: a worker inside another program. */
+/**
+ * `laboro/worker`: a worker inside another program.
+ *
+ * @module laboro/worker
+ */
 export { type ErrorCode, LaboroError } from "../base/errors.js";
 export type { Log } from "../base/log.js";
 export {

@@ -13,13 +13,17 @@ export interface ErrorDetails {
 
 /** Thrown by a handler: the task fails, even if retries are left. */
 export class NoRetry extends Error {
+  /** As of every error. */
   override readonly name = "NoRetry";
+  /** By this the worker knows that the task is not tried again, also from another copy of this class. */
   readonly retryAfterMs = "never";
 }
 
 /** Thrown by a handler: the next attempt, if a retry is left, starts after this time. */
 export class RetryAfter extends Error {
+  /** As of every error. */
   override readonly name = "RetryAfter";
+  /** When the next attempt may start, in milliseconds from now. */
   readonly retryAfterMs: number;
 
   constructor(ms: number, message = `to be tried again after ${ms} ms`, options?: ErrorOptions) {
@@ -31,7 +35,9 @@ export class RetryAfter extends Error {
 
 /** The handler of a task failed: `cause` is what it threw, with its name, message, stack, code and cause. */
 export class TaskFailed extends LaboroError {
+  /** The number of the job. */
   readonly job: number;
+  /** The place of the task in its job, from 0. */
   readonly index: number;
 
   constructor(job: number, index: number, message: string, cause: Error | undefined) {

@@ -97,7 +97,8 @@ export const haltRule = s.described(
   "the rest is cancelled once so many tasks have failed, succeeded, or ended in either way; maxFails 2 is 3 failures",
 );
 
-const optionalInteger = (min: number, max: number) => s.optional(s.integer(min, max));
+const optionalInteger = (min: number, max: number, description: string) =>
+  s.optional(s.described(s.integer(min, max), description));
 
 /** Of one task: a message to a worker has no more. */
 const MAX_NEEDS = 100;
@@ -112,7 +113,7 @@ export const plainKey = s.mapped(s.text(200), (given, what) => {
 export const newTasks = {
   entries: s.optional(s.list(s.textOrBytes(), MAX_ENTRIES)),
   array: s.optional(s.described(array, "a task for each of these numbers")),
-  count: optionalInteger(0, MAX_TASKS),
+  count: optionalInteger(0, MAX_TASKS, "how many tasks; 1 if absent"),
 };
 
 /** An amount of a resource. */
@@ -124,31 +125,37 @@ export const amount: s.Schema<number, number | "all"> = {
 /** What `client.submit` takes. */
 export const submission = s.object({
   recipe,
-  name: s.optional(s.text()),
-  /** How many tasks; 1 if absent. With entries or an array it must be absent or their number. */
-  count: optionalInteger(0, MAX_TASKS),
-  /** One entry per task. */
-  entries: s.optional(s.list(s.textOrBytes(), MAX_ENTRIES)),
+  name: s.optional(s.described(s.text(), "what people call it; its recipe in short if absent")),
+  count: optionalInteger(
+    0,
+    MAX_TASKS,
+    "how many tasks; 1 if absent. With entries or an array: absent, or their number",
+  ),
+  entries: s.optional(s.described(s.list(s.textOrBytes(), MAX_ENTRIES), "one entry for each task")),
   numbers: s.optional(
     s.described(
       numbers,
       "the numbers of the tasks, rising; 1, 2, 3 … if absent, and those of the array where there is one",
     ),
   ),
-  pool: s.optional(s.text()),
-  tags: s.optional(s.list(s.text(), 100)),
+  pool: s.optional(s.described(s.text(), "only workers of this pool run it; default if absent")),
+  tags: s.optional(s.described(s.list(s.text(), 100), "only workers that have all of these tags run it")),
   needs: s.optional(s.described(s.record(amount), "what one task needs beyond a slot; all: all that a worker has")),
-  priority: optionalInteger(-1000, 1000),
-  retries: optionalInteger(0, 1_000),
+  priority: optionalInteger(-1000, 1000, "the higher first; 0 if absent"),
+  retries: optionalInteger(0, 1_000, "how often a task that failed is tried again; 0 if absent"),
   retry: s.optional(s.described(retry, "when a failed task is tried again; what is absent is the broker's default")),
-  crashLimit: optionalInteger(0, 1_000),
-  maxFails: optionalInteger(0, MAX_TASKS),
+  crashLimit: optionalInteger(
+    0,
+    1_000,
+    "a task fails when so many workers were lost while they ran it; 5 if absent, 0 for no limit",
+  ),
+  maxFails: optionalInteger(0, MAX_TASKS, "once more tasks have failed, waiting tasks are cancelled"),
   halt: s.optional(haltRule),
-  maxRunning: optionalInteger(1, MAX_TASKS),
+  maxRunning: optionalInteger(1, MAX_TASKS, "how many of its tasks run at once"),
   limits: s.optional(
     s.described(s.list(limitName, MAX_LIMITS_OF_JOB), "the names of limits that its tasks count against"),
   ),
-  timeLimitMs: s.optional(timeLimitMs),
+  timeLimitMs: s.optional(s.described(timeLimitMs, "how long an attempt of a task may take")),
   timeLimitPercent: s.optional(timeLimitPercent),
   timeRequestMs: s.optional(
     s.described(timeLimitMs, "a worker that ends sooner than this gets no task of the job; timeLimitMs if absent"),
@@ -157,7 +164,7 @@ export const submission = s.object({
   /** Clients that follow the job get all output, also beyond the cap. A slow client slows the task down. */
   relay,
   after: s.optional(s.list(after, 1000)),
-  held: s.optional(s.flag()),
+  held: s.optional(s.described(s.flag(), "no task starts before the job is released")),
   open: s.optional(s.described(s.flag(), "it takes more tasks, and does not end, until it is closed")),
   delayMs: duration("start no earlier than so long after the submission"),
   at: s.optional(s.described(time, "start no earlier than this; a text needs a zone or Z")),

@@ -8,7 +8,9 @@ export interface Outcome {
   readonly code?: number;
   /** The signal that ended the process, by name: "SIGKILL". */
   readonly signal?: string;
+  /** When the attempt started. */
   readonly started: number;
+  /** When the attempt ended. */
   readonly ended: number;
   /** Set if the time limit ended the task. */
   readonly timedOut?: boolean;
@@ -62,9 +64,13 @@ export type TaskEnd = "succeeded" | "failed" | "cancelled";
 
 /** The stored result of an ended task. */
 export interface TaskResult extends Outcome {
+  /** The place of the task in its job, from 0. */
   readonly index: TaskIndex;
+  /** How often the task had been assigned, from 1. */
   readonly attempt: Attempt;
+  /** How the task ended. */
   readonly state: TaskEnd;
+  /** The name of its worker. */
   readonly worker: string;
   /** The size of the value; absent if there is none. `value` may be omitted. */
   readonly valueBytes?: number;
@@ -90,7 +96,9 @@ export interface JobProgress {
   readonly tasks: readonly EndedTask[];
   /** Tasks that run and have stored output. Only for a client that wants live output. */
   readonly running?: readonly RunningTask[];
+  /** How many tasks have ended in which way; absent if unchanged. */
   readonly counters?: Counters;
+  /** Whether the job is held; absent if unchanged. */
   readonly held?: boolean;
   /** The job has ended, and all of its tasks were sent. */
   readonly ended?: JobEnd;

@@ -7,6 +7,7 @@ import type { TaskEnd } from "./outcome.js";
 
 /** What zod, valibot, arktype and others implement: https://standardschema.dev. */
 export interface StandardSchema<Input = unknown, Output = Input> {
+  /** The members of the specification, https://standardschema.dev. */
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
@@ -38,8 +39,11 @@ export interface TaskOptions<Input, Output, Parsed> {
 
 /** A kind of task. `Input` is what a client gives, `Parsed` what the handler gets, `Output` what it returns. */
 export interface TaskDefinition<Input = unknown, Output = unknown, Parsed = Input> {
+  /** The name of the service that its handlers offer. */
   readonly name: string;
+  /** Checks the input, at `add` and before the handler. */
   readonly input: StandardSchema | undefined;
+  /** Checks what the handler returns. */
   readonly output: StandardSchema | undefined;
   /** Never set. Keeps the types. */
   readonly types?: { readonly input: Input; readonly output: Output; readonly parsed: Parsed };
@@ -52,7 +56,9 @@ export type TaskFunction<Parsed, Output> = (input: Parsed, context: HandlerConte
 
 /** A task and the function that does it, as `task.handler(…)` makes it. */
 export interface TaskHandler {
+  /** The task that it handles. */
   readonly task: TaskDefinition<unknown, unknown, unknown>;
+  /** The function that is called for each task. */
   readonly run: TaskFunction<never, unknown>;
 }
 
@@ -87,9 +93,13 @@ export interface HandlerContext {
 
 /** How a task ended, with what its handler returned. */
 export interface TaskOutcome<Output> {
+  /** The number of the job. */
   readonly job: number;
+  /** The place of the task in its job, from 0. */
   readonly index: number;
+  /** The number that people see. */
   readonly number: number;
+  /** How it ended. */
   readonly state: TaskEnd;
   /** Of a task that succeeded. */
   readonly value?: Output;

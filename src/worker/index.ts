@@ -136,6 +136,7 @@ export interface StopOptions {
 export interface Worker {
   /** Known by the broker; kept in `dir`. */
   readonly id: WorkerId;
+  /** Its name in lists and logs. */
   readonly name: string;
   /** The broker has accepted it, and the link is open. */
   readonly joined: boolean;

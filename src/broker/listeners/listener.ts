@@ -16,7 +16,9 @@ export type ListenerName = (typeof LISTENER_NAMES)[number];
 
 /** Where a listener opens: one port, or as many as its protocol has. 0 takes any free one. */
 export interface ListenerAddress {
+  /** The address that it binds. */
   readonly host: string;
+  /** In the order of the protocol's ports. */
   readonly ports: readonly number[];
 }
 
@@ -77,6 +79,7 @@ const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
 
 /** A listener to open. */
 export interface ListenerRequest extends ListenerAddress {
+  /** The protocol. */
   readonly name: ListenerName;
   /** The pool of its workers, if it differs from the pool of all listeners. */
   readonly pool?: string;
@@ -84,6 +87,7 @@ export interface ListenerRequest extends ListenerAddress {
 
 /** A listener that is open. */
 export interface OpenListener extends Listener {
+  /** The protocol. */
   readonly name: ListenerName;
 }
 
