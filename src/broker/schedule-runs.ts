@@ -29,11 +29,13 @@ function moved(
   spec: ScheduleSpec,
   state: ScheduleState,
   after: number,
+  now = after,
 ): Pick<Schedule, "revision" | "nextAt" | "state"> {
   const { due: _, ...rest } = state;
   const due = state.paused ? undefined : nextPoint(spec, state.anchor, after);
   if (due === undefined) return { revision: newRevision(), state: rest };
-  const nextAt = due + (spec.jitterMs > 0 ? randomInt(spec.jitterMs + 1) : 0);
+  const passed = Math.min(spec.jitterMs, Math.max(0, Math.floor(now - due)));
+  const nextAt = due + (spec.jitterMs > 0 ? randomInt(passed, spec.jitterMs + 1) : 0);
   return { revision: newRevision(), nextAt, state: { ...rest, due } };
 }
 
@@ -117,17 +119,19 @@ export async function plannedRun(core: Core, found: Schedule, now: number): Prom
     now,
     missed: spec.missed === "skip" && late > MISSED_AFTER_MS,
   });
-  const next = movedOrEnded(spec, countedState(state, run), late > ON_TIME_MS ? now : due);
+  // A point is not missed before its jitter has passed.
+  const after = late > ON_TIME_MS ? Math.max(due, now - spec.jitterMs) : due;
+  const next = movedOrEnded(spec, countedState(state, run), after, now);
   return { run, change: { name, expected: found.revision, due: nextAt, next, writes } };
 }
 
 /** A schedule whose times can no longer be read, such as one in a time zone that is gone, ends. It must not stop the others. */
-function movedOrEnded(spec: ScheduleSpec, state: ScheduleState, after: number): ReturnType<typeof moved> {
+function movedOrEnded(...given: Required<Parameters<typeof moved>>): ReturnType<typeof moved> {
   try {
-    return moved(spec, state, after);
+    return moved(...given);
   } catch {
-    const { due: _, ...rest } = state;
-    return { revision: newRevision(), state: rest };
+    const { due: _, ...state } = given[1];
+    return { revision: newRevision(), state };
   }
 }
 
@@ -196,9 +200,10 @@ async function runOf(
   }
 }
 
-/** The open ones of the last two runs, the newer first. */
-async function openJobs({ store }: Core, { lastJob, formerJob }: Schedule): Promise<readonly Job[]> {
+/** The open ones of the last two runs, the newer first. A run may have found a job that has its key: that is not the schedule's own. */
+async function openJobs({ store }: Core, { name, lastJob, formerJob }: Schedule): Promise<readonly Job[]> {
   const ids = [lastJob, formerJob].filter((id): id is JobId => id !== undefined);
   const jobs = await Promise.all(ids.map((id) => store.job(id)));
-  return jobs.filter((job): job is Job => job !== undefined && job.ended === undefined);
+  const isOwn = ({ idempotencyKey }: Job): boolean => idempotencyKey?.startsWith(`schedule:${name}:`) === true;
+  return jobs.filter((job): job is Job => job !== undefined && job.ended === undefined && isOwn(job));
 }

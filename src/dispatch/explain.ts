@@ -56,11 +56,11 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     return `it failed ${failures === 1 ? "once" : `${failures} times`}; the next try is in ${shortDuration(notBefore - now)}`;
   }
   if (state.halted !== undefined) return `the broker hands nothing out: ${state.halted}`;
-  if (spareRuns(job) <= 0) return `its job may run ${maxRunning} tasks at once, and does`;
-  if (job.leaseRefused) return `its job may run ${maxRunning} tasks at once, and does`;
+  if (spareRuns(job) <= 0 || job.leaseRefused)
+    return `its job may run ${maxRunning === 1 ? "1 task" : `${maxRunning} tasks`} at once, and does`;
   const { signature } = job;
   const limit = signature.full ?? signature.leaseRefusedBy;
-  if (limit !== undefined) return whyLimited(limit, now);
+  if (limit !== undefined) return whyLimited(limit, state.shared, now);
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
     return `it needs more than any worker has free; ${signature.reservation.worker.profile.name} is reserved for it`;
@@ -79,7 +79,7 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   return [able, ready, ...remarks(signature.capable)].join("; ");
 }
 
-function whyLimited({ name, rule, running, timer }: LimitState, now: number): string {
+function whyLimited({ name, rule, running, timer }: LimitState, shared: boolean, now: number): string {
   const starts = rule?.rate && `${rule.rate.starts} starts in ${shortDuration(rule.rate.intervalMs)}`;
   const rules = [
     ...(rule?.running === undefined ? [] : [`at most ${rule.running} running`]),
@@ -87,7 +87,7 @@ function whyLimited({ name, rule, running, timer }: LimitState, now: number): st
   ];
   const next =
     timer === undefined
-      ? `${running} run here`
+      ? `${running} ${shared ? "of them run at this broker" : "run here"}`
       : `the next start is in ${Math.max(1, Math.ceil((timer.at - now) / 1000))} s`;
   return `it waits for limit ${name} (${rules.join(", ")}); ${next}`;
 }

@@ -1,8 +1,14 @@
 /** Schedules at one broker, whose clock the tests set. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { type Client, connect } from "../../src/entries/client.js";
+import type { ScheduleChange } from "../../src/model/schedule.js";
 import { startBroker } from "../../src/server.js";
+import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { openShop, type Shop } from "../client/shop.js";
+import { addSchedule } from "../store/suite/schedules.js";
 import { atEnd } from "../support/at-end.js";
 import { freePort } from "../support/free-port.js";
 import { TRUE } from "../support/recipes.js";
@@ -155,6 +161,38 @@ describe("a schedule", () => {
     expect(seen.size).toBeGreaterThan(5);
   });
 
+  it("with jitter skips no point whose jitter has not passed, however late the run before it was", async () => {
+    const { client, clock } = await openScheduled();
+    let next = await client.schedules.set("a", { everyMs: MINUTE, jitterMs: 59_000, job });
+    for (let run = 1; run <= 12; run++) {
+      const { due = 0, nextAt = 0 } = next;
+      clock.set(nextAt + 30_000);
+      await runs(client, "a", run);
+      next = await client.schedules.get("a");
+      expect(next.due).toBe(due + MINUTE);
+      expect(next.nextAt).toBeGreaterThanOrEqual(Math.min(clock.now - 1_000, due + MINUTE + 59_000));
+    }
+  });
+
+  it("is listed with the others although a later laboro refuses its job", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
+    atEnd(async () => rmSync(dir, { recursive: true, force: true }));
+    const store = openSqliteStore({ dir, log: () => {} });
+    await store.open(Date.now());
+    const [old, good] = ["old", "good"].map((name) => addSchedule(name)) as [ScheduleChange, ScheduleChange];
+    const argv = { kind: "command", argv: ["echo", "{}"], placeholders: true } as const;
+    const refused = {
+      ...old,
+      next: { ...old.next, spec: { ...old.next?.spec, job: { recipe: argv } } },
+    } as ScheduleChange;
+    await store.commit([{ op: "schedule", changes: [refused, good] }], Date.now());
+    await store.close();
+    const { client } = await openShop({ dir });
+    const { schedules } = await client.ask("schedules", {});
+    expect(schedules.map(({ name }) => name)).toEqual(["good", "old"]);
+    expect(schedules[1]?.job.summary).toContain("cannot be submitted: ");
+  });
+
   it("is refused where its job could not be submitted again and again", async () => {
     const { client } = await openScheduled();
     const set = (more: object) => client.schedules.set("a", { everyMs: MINUTE, job: { ...job, ...more } });
@@ -283,6 +321,19 @@ describe("while the last run is open", () => {
     expect((await client.job(1).info()).reason).toBe("replaced by the next run of schedule a");
     worker();
     expect(await client.job(3).wait()).toBe("succeeded");
+  });
+
+  it("replace leaves a job alone that somebody else submitted with the same key", async () => {
+    const { client, clock } = await openScheduled();
+    const own = await client.submit({ ...job, key: "k", held: true });
+    const keyed = { ...job, key: "k", ifExists: "return" } as const;
+    const { due = 0 } = await client.schedules.set("a", { everyMs: MINUTE, overlap: "replace", job: keyed });
+    for (const run of [1, 2, 3]) {
+      clock.set(due + (run - 1) * MINUTE + 5);
+      await runs(client, "a", run);
+    }
+    expect((await client.job(own.id).info()).state).toBe("held");
+    expect(await jobsOf(client)).toEqual([own.id]);
   });
 
   it("replace tells those who wait for the old one, and those who follow events", async () => {

@@ -29,7 +29,7 @@ describe("explain", () => {
     const broker = new Workbench({ retryBackoffMs: 2_500 });
     broker.join("a");
     broker.submit({ count: 5, retries: 1, maxRunning: 1 });
-    expect(broker.why("1.3")).toBe("its job may run 1 tasks at once, and does");
+    expect(broker.why("1.3")).toBe("its job may run 1 task at once, and does");
     broker.fail("a", "1.0");
     expect(broker.why("1.0")).toBe("it failed once; the next try is in 2.5s");
     broker.cancel(1, 1, 2);

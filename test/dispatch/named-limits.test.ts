@@ -263,6 +263,7 @@ describe("in a group", () => {
       expect(broker.state.jobs.get(stopped)?.ready).toBe(1);
       const other = broker.submit({ named: ["api"], pool: "gpu" });
       expect(broker.at("b")).toEqual([]);
+      expect(broker.why(`${other}.0`)).toBe("it waits for limit api (at most 1 running); 0 of them run at this broker");
       if (stop === "hold") broker.hold(stopped);
       else broker.pausePool("default", "for a while");
       broker.step((out) => onLimitsFreed(broker.state, out, broker.now));

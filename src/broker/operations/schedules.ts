@@ -1,6 +1,7 @@
 /** Operations on schedules. Each change is one write to the store that names the revision it is based on. */
-import { LaboroError } from "../../base/errors.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { jobSpec } from "../../model/job-input.js";
+import { DEFAULT_POOL } from "../../model/recipe.js";
 import {
   scheduleEdit as editFields,
   MISSED,
@@ -57,7 +58,6 @@ type ScheduleView = s.ReadType<typeof scheduleView>;
 function viewOf({ name, nextAt, spec, state, lastJob }: Schedule): ScheduleView {
   const { job: given, ...rules } = spec;
   const { anchor: _, paused, ...past } = state;
-  const { spec: job } = jobSpec({ ...given, name: given.name ?? name });
   return {
     name,
     state: paused ? "paused" : nextAt === undefined ? "ended" : "active",
@@ -65,14 +65,19 @@ function viewOf({ name, nextAt, spec, state, lastJob }: Schedule): ScheduleView 
     ...past,
     ...(nextAt === undefined ? {} : { nextAt }),
     ...(lastJob === undefined ? {} : { lastJob }),
-    job: {
-      name: job.name,
-      summary: summaryOf(job.recipe),
-      count: job.count,
-      pool: job.requirement.pool,
-      priority: job.priority,
-    },
+    job: jobView({ ...given, name: given.name ?? name }),
   };
+}
+
+function jobView(given: ScheduleSpec["job"] & { readonly name: string }): ScheduleView["job"] {
+  try {
+    const { name, recipe, count, requirement, priority } = jobSpec(given).spec;
+    return { name, summary: summaryOf(recipe), count, pool: requirement.pool, priority };
+  } catch (cause) {
+    // A job that an older laboro accepted: the others are listed all the same.
+    const summary = `cannot be submitted: ${asLaboroError(cause).message}`;
+    return { name: given.name, summary, count: 0, pool: given.pool ?? DEFAULT_POOL, priority: given.priority ?? 0 };
+  }
 }
 
 export const schedules = operation({
