@@ -124,7 +124,7 @@ const BAD: readonly (readonly [readonly string[], string])[] = [
   [["add", "slurm", "a", "--max-workers", "1", "--time-limit", "10s"], "timeLimitMs: expected a whole number"],
   [
     ["add", "slurm", "a", "--max-workers", "1", "--time-limit", "1h", "--resource", "gpu"],
-    "--resource: expected NAME=AMOUNT",
+    "--resource gpu: expected NAME=AMOUNT",
   ],
   [["show"], "which allocator? laboro alloc show NAME"],
   [["log", "a", "b"], "laboro alloc log takes one allocator; b is one word more"],

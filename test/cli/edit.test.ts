@@ -37,7 +37,9 @@ describe("laboro edit", () => {
     const stderrOf = async (...words: string[]) => (await shop.laboro(["edit", ...words])).stderr;
     expect(await stderrOf("2")).toContain("nothing to change: give --priority,");
     expect(await stderrOf("1", "--priority", "1")).toContain("job 1 has cancelled already (LABORO_JOB_ENDED)");
-    expect(await stderrOf("2", "--priority", "5000")).toContain("priority: expected a whole number from -1000 to 1000");
+    expect(await stderrOf("2", "--priority", "5000")).toContain(
+      "--priority <n>' argument '5000' is invalid. expected a whole number from -1000 to 1000",
+    );
     expect(await stderrOf("2", "--max-running", "0")).toContain("--max-running <n>' argument '0' is invalid");
   });
 });
@@ -110,6 +112,16 @@ describe("laboro submit --open", () => {
     await shop.laboro(["submit", "--job", "1", ":::", "b", "c"]);
     expect(await shop.client.job(1).wait()).toBe("failed");
     expect((await shop.laboro(["submit", "--job", "1", ":::", "d"])).stderr).toContain("LABORO_JOB_ENDED");
+  });
+
+  it("refuses a halt rule in percent: how many tasks it will have is not known", async () => {
+    const shop = await openCliShop();
+    const { code, stderr } = await shop.laboro(["submit", "--open", "--halt", "soon,fail=10%", "true", ":::", "a"]);
+    expect({ code, stderr }).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--halt fail=10%: a job with --open"),
+    });
+    expect((await shop.laboro(["submit", "--open", "--halt", "soon,fail=3", "true"])).code).toBe(0);
   });
 
   it("alone takes whole commands", async () => {

@@ -88,7 +88,7 @@ describe("laboro runner", () => {
   });
 
   it.each([
-    [["0", "-c", "h"], "expected 1 or more"],
+    [["0", "-c", "h"], "expected a whole number from 1"],
     [["x", "-c", "h"], "expected"],
     [["1"], "expected the address of the manager: -c HOST:PORT"],
     [["1", "-c", "a:b:c"], "expected HOST or HOST:PORT"],

@@ -108,6 +108,17 @@ describe("laboro schedule", () => {
     expect(await shop.client.schedules.get("a")).not.toHaveProperty("everyMs");
   });
 
+  it("submits jobs with the options of GNU parallel", async () => {
+    const shop = await openCliShop();
+    const job = ["--halt", "soon,fail=50%", "--nice", "3", "-n", "2", "--timeout", "300%", "echo {2}"];
+    await shop.laboro(["schedule", "add", "a", "--every", "1h", ...job, ":::", "a", "b", "c", "d"]);
+    expect((await shop.laboro(["schedule", "run", "a"])).stdout).toBe("1\n");
+    expect(await shop.client.job(1).info()).toMatchObject({
+      count: 2,
+      limits: { halt: { on: "fail", count: 1 }, timeLimitPercent: 300 },
+    });
+  });
+
   it("pause, resume and remove say what they did", async () => {
     const shop = await openCliShop();
     await shop.laboro(["schedule", "add", "a", "--cron", "0 3 * * *", "--tz", "UTC", "--", "./a"]);

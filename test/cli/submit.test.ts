@@ -137,6 +137,28 @@ command = ["touch", "ready"]
     });
   });
 
+  it("reads in a file of tasks what its other options read", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const file = join(shop.dir, "all.toml");
+    writeFileSync(join(shop.dir, "list"), "first,second\na,1\nb,2\n");
+    const line = 'f() { echo "$(nice) $BASH_VERSION"; }; f; echo {second}{first}';
+    writeFileSync(
+      file,
+      `nice = 5\nshell = "bash"\nhalt = "soon,fail=50%"\nretries = 2\nretryOn = [75, "timeout"]\n
+[[task]]\nname = "a"\ntimeout = "200%"\neachLine = "list"\ncolsep = ","\nheader = ":"\ncommand = '${line}'\n
+[[task]]\nname = "b"\ncommand = "true"\nentries = ["a", "b", "c"]\nmaxArgs = 2\nshuf = true\nat = 2199-12-24T18:00:00Z\n`,
+    );
+    expect(await shop.laboro(["submit", "--file", file])).toMatchObject({ code: 0, stderr: "" });
+    expect(await shop.client.job(1).wait()).toBe("succeeded");
+    expect(await shop.client.job(1).info()).toMatchObject({
+      count: 2,
+      limits: { halt: { on: "fail", count: 1 }, timeLimitPercent: 200, retry: { on: [75, "timeout"] } },
+    });
+    expect((await shop.laboro(["logs", "1.1"])).stdout).toMatch(/^5 \d[^ ]+\n1a\n$/);
+    expect(await shop.client.job(2).info()).toMatchObject({ count: 2, notBefore: Date.parse("2199-12-24T18:00Z") });
+  });
+
   it("takes the cap of the output as a size, in the file of tasks as well, and null in the API", async () => {
     const shop = await openCliShop();
     const capOf = async (job: number) => (await shop.client.job(job).info()).limits.outputCap;
@@ -192,6 +214,13 @@ command = ["touch", "ready"]
     ["[[task]]\nname = 'a'\ncomand = 'true'", "did you mean command"],
     ["[[task]]\nname = 'a'", "expected one of command, script and service"],
     ["name = 'x'", "at least one [[task]]"],
+    [
+      "[[task]]\nname = 'a'\ncommand = 'x'\ntimeLimit = 'soon'",
+      "job.toml: task 1: timeLimit: expected a duration such as",
+    ],
+    ["priority = 1.5\n[[task]]\nname = 'a'\ncommand = 'x'", "priority: expected a whole number from -1000 to 1000"],
+    ["[[task]]\nname = 'a'\ncommand = 'x'\nshuf = 1", "task 1: shuf: expected true or false, got 1"],
+    ["array = '1-3'\n[[task]]\nname = 'a'\ncommand = 'x'", "array is not a known setting here"],
     ["[[task", "job.toml"],
   ])("refuses a file with a mistake in it, and submits nothing: %j", async (content, named) => {
     const shop = sharedShop();
@@ -266,7 +295,6 @@ describe("laboro submit --stdout and --stderr", () => {
     expect(readFileSync(join(shop.dir, "both"), "utf8").split("\n").sort()).toEqual(["", "err", "out"]);
     const stderrOf = async (...words: string[]) => (await shop.laboro(["submit", ...words])).stderr;
     expect(await stderrOf("--output", "a", "--stdout", "b", "true")).toContain("--output is for all output");
-    expect(await stderrOf("--stdout", "", "true")).toContain("--stdout and --stderr need a path");
     expect(await stderrOf("--stdout", "x", "--service", "s")).toContain("--stdout cannot be used with --service");
   });
 });

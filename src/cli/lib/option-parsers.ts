@@ -7,17 +7,32 @@ import { Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../base/errors.js";
 import { MAX_MS, NO_OUTPUT_CAP } from "../../model/job.js";
 
-export function parseWholeNumber(text: string): number {
-  const value = Number(text.replaceAll("_", ""));
-  if (/^\d(?:_?\d)*$/.test(text) && Number.isSafeInteger(value)) return value;
-  throw new InvalidArgumentError("expected a whole number");
-}
+const MOST = 1_000_000_000;
 
-export function parsePositive(text: string): number {
-  const value = parseWholeNumber(text);
-  if (value > 0) return value;
-  throw new InvalidArgumentError("expected 1 or more");
-}
+/** Parses a whole number in a range. Digits may be grouped by `_`. */
+export const wholeNumber =
+  (example: number, min = 0, max = MOST) =>
+  (text: string): number => {
+    const value = Number(text.replaceAll("_", ""));
+    if (/^-?\d(?:_?\d)*$/.test(text) && value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`expected a whole number from ${min} to ${max}, such as ${example}`);
+  };
+
+/** Parses a number in a range. */
+export const decimal =
+  (example: number, min: number, max: number) =>
+  (text: string): number => {
+    if (/^\d+(\.\d+)?$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text);
+    throw new InvalidArgumentError(`expected a number from ${min} to ${max}, such as ${example}`);
+  };
+
+/** Parses a name: any text but none, or what the pattern allows. */
+export const textLike =
+  (example: string, expected = "1 to 1024 characters", pattern = /^.{1,1024}$/s) =>
+  (text: string): string => {
+    if (pattern.test(text)) return text;
+    throw new InvalidArgumentError(`expected ${expected}, such as ${example}`);
+  };
 
 /** An amount that may depend on the number of cores or slots. */
 export type PerCores = (cores: number) => number;
@@ -37,15 +52,24 @@ export const parseOutputCap = (text: string): number => (text === "none" ? NO_OU
 
 /** For options that may be repeated. */
 export const collect = (text: string, before: readonly string[]): readonly string[] => [...before, text];
+export const collectTexts =
+  (...given: Parameters<typeof textLike>) =>
+  (text: string, before: readonly string[]): readonly string[] => [...before, textLike(...given)(text)];
 
-/** The amounts of `--resource`. */
-export function parseResources(given: readonly string[]): Record<string, number> {
-  const resources: Record<string, number> = {};
+/** The amounts of `--resource`. `all` is for tasks. */
+export function parseResources<All extends "all" = never>(
+  given: readonly string[],
+  all?: All,
+): Record<string, number | All> {
+  const resources: Record<string, number | All> = {};
   for (const text of given) {
-    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined || name === "slots")
-      throw badInput(`--resource: expected NAME=AMOUNT, got ${text}`);
-    resources[name] = Number(amount);
+    const [, name, amount = ""] = /^([\w-]+)=(\d+(?:\.\d+)?|all)$/.exec(text) ?? [];
+    const value = amount === "all" ? all : Number(amount);
+    if (name === undefined || name === "slots" || value === undefined || value === 0)
+      throw badInput(
+        `--resource ${text}: expected NAME=AMOUNT, such as gpu=1${all === undefined ? "" : ", gpu=all"} or mem=8192 (MiB); for slots: --slots`,
+      );
+    resources[name] = value;
   }
   return resources;
 }
@@ -59,8 +83,18 @@ const isUnit = (text: string): text is keyof typeof UNIT_MS => Object.hasOwn(UNI
 export function parseDuration(text: string): number {
   const trimmed = text.trim();
   const ms = clockMs(trimmed) ?? unitsMs(/^\d+(\.\d+)?$/.test(trimmed) ? `${trimmed}s` : trimmed);
-  if (ms !== undefined) return ms;
-  throw new InvalidArgumentError(`expected a duration such as 90 or 90s (seconds), 5m, 1h30m or 01:30:00, got ${text}`);
+  if (ms !== undefined && ms <= MAX_MS) return ms;
+  const most = ms === undefined ? "" : ` of at most ${formatDuration(MAX_MS)},`;
+  throw new InvalidArgumentError(
+    `expected a duration${most} such as 90 or 90s (seconds), 5m, 1h30m or 01:30:00, got ${text}`,
+  );
+}
+
+/** A limit of time: not 0. */
+export function parseTimeLimit(text: string): number {
+  const ms = parseDuration(text);
+  if (ms > 0) return ms;
+  throw new InvalidArgumentError("expected a duration above 0, such as 90 or 90s (seconds), 5m or 1h30m");
 }
 
 /** How long a job is kept; `none` is the longest time. */

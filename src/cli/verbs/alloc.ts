@@ -5,7 +5,7 @@ import { ago, shortDuration } from "../../base/format.js";
 import type { AllocatorInfo, Client } from "../../client/client.js";
 import { allocatorInput, allocatorName, MANAGERS } from "../../model/allocation.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
-import { collect, formatDuration, parseDuration, parsePositive, parseResources } from "../lib/option-parsers.js";
+import { collect, formatDuration, parseDuration, parseResources, wholeNumber } from "../lib/option-parsers.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
 import { type Column, printList, table } from "../lib/terminal/table.js";
 import { detectTerminal } from "../lib/terminal/terminal.js";
@@ -36,12 +36,12 @@ export function alloc(): Command {
     .description("Let a batch system run workers: asked for while work waits that they could do, given back when not.")
     .addArgument(new Argument("[action]", "what to do").choices(ACTIONS).default("list"))
     .argument("[names...]", "the allocator; add: slurm, the allocator, and after -- options of sbatch")
-    .option("--max-workers <n>", "add: workers at a time, queued ones included", parsePositive)
-    .option("--backlog <n>", "add: allocations that wait in the queue at a time (default: 1)", parsePositive)
+    .option("--max-workers <n>", "add: workers at a time, queued ones included", wholeNumber(20, 1))
+    .option("--backlog <n>", "add: allocations that wait in the queue at a time (default: 1)", wholeNumber(2, 1))
     .option("--time-limit <duration>", "add: of each allocation, such as 1h; tasks must fit into it", parseDuration)
     .option("--idle-timeout <duration>", "add: a worker ends after so long without a task (default: 5m)", parseDuration)
-    .option("--slots <n>", "add: of each worker, and CPUs asked for each (default: 1)", parsePositive)
-    .option("--nodes <n>", "add: of each allocation, with one worker on each (default: 1)", parsePositive)
+    .option("--slots <n>", "add: of each worker, and CPUs asked for each (default: 1)", wholeNumber(2, 1))
+    .option("--nodes <n>", "add: of each allocation, with one worker on each (default: 1)", wholeNumber(2, 1))
     .option("--resource <name=amount>", "add: what each worker offers, such as gpu=1; may be repeated", collect, [])
     .option("--pool <name>", "add: its workers run tasks of this pool only")
     .option("--tag <tag>", "add: a tag of its workers; may be repeated", collect, [])

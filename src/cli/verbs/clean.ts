@@ -4,7 +4,7 @@ import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { formatDuration, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
+import { formatDuration, parseDuration, wholeNumber } from "../lib/option-parsers.js";
 import { confirm, printLines, requireTerminal } from "../lib/print.js";
 
 import { changeJobs, ENDED_STATES, parseJobSelector, stateParser } from "../lib/select-jobs.js";
@@ -25,7 +25,7 @@ export function clean(): Command {
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
     .option("--older-than <duration>", "delete only jobs that ended longer ago than this: 7d, 12h", parseDuration)
-    .option("--keep <n>", "keep the newest N ended jobs", parseWholeNumber)
+    .option("--keep <n>", "keep the newest N ended jobs", wholeNumber(100))
     .option(
       "--state <states>",
       "delete only jobs in these states: succeeded, failed, cancelled",

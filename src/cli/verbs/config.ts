@@ -7,7 +7,7 @@ import type { Client } from "../../client/client.js";
 import { type Config, type ConfigValue, isConfig } from "../../model/worker-settings.js";
 import { CONFIG_TYPES, configTypeOf, parseConfig, writeConfig } from "../../protocols/scale0/config-formats.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { collect, parseWholeNumber } from "../lib/option-parsers.js";
+import { collect, wholeNumber } from "../lib/option-parsers.js";
 import { openOutput, printJson, printLines } from "../lib/print.js";
 import { type Column, printList } from "../lib/terminal/table.js";
 
@@ -29,7 +29,7 @@ export function config(): Command {
     .argument("[name=value...]", "for set: VALUE is JSON if it can be parsed as JSON, otherwise text")
     .option("--file <file>", "for set: replace all settings by those in this JSON file; - is standard input")
     .option("--unset <name>", "for set: remove this setting; may be repeated", collect, [])
-    .option("--at <version>", "for show: the version to show (default: the last)", parseWholeNumber)
+    .option("--at <version>", "for show: the version to show (default: the last)", wholeNumber(3))
     .addOption(
       new Option("--format <format>", "for show: output format").choices(CONFIG_TYPES.map((one) => one.toLowerCase())),
     )

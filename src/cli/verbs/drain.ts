@@ -4,7 +4,7 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { parsePositive } from "../lib/option-parsers.js";
+import { wholeNumber } from "../lib/option-parsers.js";
 import { printLines } from "../lib/print.js";
 import type { WorkerView } from "../lib/result-text.js";
 import { suggestion } from "../lib/suggest.js";
@@ -85,7 +85,7 @@ export function stop(): Command {
         "laboro drain keeps it connected.",
     )
     .argument("<worker>", "name or id of the worker")
-    .option("--slots <n>", "remove only N of its slots, each when its task has ended", parsePositive)
+    .option("--slots <n>", "remove only N of its slots, each when its task has ended", wholeNumber(2, 1))
     .option("--now", "stop the running tasks; they start again at other workers")
     .addHelpText(
       "after",

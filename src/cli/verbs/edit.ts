@@ -3,9 +3,8 @@ import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { formatDuration, parseDuration, parsePositive } from "../lib/option-parsers.js";
+import { formatDuration, parseTimeLimit, textLike, wholeNumber } from "../lib/option-parsers.js";
 import { changeJobs, OPEN_STATES, parseJobSelector } from "../lib/select-jobs.js";
-import { parseInteger } from "../lib/submission/options.js";
 
 interface EditOptions extends BrokerChoice {
   readonly name?: string;
@@ -20,10 +19,10 @@ export function edit(): Command {
       "Change jobs that have not ended. Tasks that run go on as they are; those that have not started get the new values.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all")
-    .option("--priority <n>", "-1000 to 1000; higher runs first", parseInteger)
-    .option("--max-running <n>", "at most N tasks of the job run at once", parsePositive)
-    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseDuration)
-    .option("--name <name>", "the name of the job")
+    .option("--priority <n>", "-1000 to 1000; higher runs first", wholeNumber(5, -1000, 1000))
+    .option("--max-running <n>", "at most N tasks of the job run at once", wholeNumber(10, 1))
+    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseTimeLimit)
+    .option("--name <name>", "the name of the job", textLike("train"))
     .addHelpText(
       "after",
       "\nExamples:\n  laboro edit last --priority 5 --max-running 10\n  laboro edit all --time-limit 2h",

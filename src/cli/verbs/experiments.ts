@@ -18,7 +18,7 @@ import {
   toLatin1,
 } from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
-import { AbbreviatingCommand, parseWholeNumber } from "../lib/option-parsers.js";
+import { AbbreviatingCommand, wholeNumber } from "../lib/option-parsers.js";
 import { printNotice } from "../lib/print.js";
 import { textFor } from "../lib/terminal/escape-filter.js";
 import { runAtBroker, runExperiments } from "./experiments/run.js";
@@ -64,7 +64,7 @@ export function experiments(): Command {
     .option(
       "-p, --port <n>",
       `the port to listen on (default: port= in ~/.runexp, or ${DEFAULT_RUNEXP_PORT})`,
-      parsePort,
+      wholeNumber(5433, 0, 65_535),
     )
     .option("--listen <address>", "the address to listen on; other than loopback needs --insecure", "127.0.0.1")
     .option("--insecure", "accept other machines, although the protocol has no authentication")
@@ -83,7 +83,7 @@ export function experiments(): Command {
       "--broker [@file]",
       "use the broker whose URL is in this file, or the configured one, and all its workers that run scripts; open no listener here",
     )
-    .option("--local <n>", "also run scripts on this machine, up to N at once", parseWholeNumber)
+    .option("--local <n>", "also run scripts on this machine, up to N at once", wholeNumber(4))
     .addHelpText(
       "after",
       "\nExamples:\n  laboro experiments --local 4\n  laboro experiments study --listen 0.0.0.0 --insecure --group mine\n  laboro experiments study --print --sort",
@@ -162,12 +162,6 @@ function configuredPort(screen: ProgressOutput): number {
   const { port } = readRunexpConfig();
   if (port === undefined) return DEFAULT_RUNEXP_PORT;
   screen.line(`Using port ${port} as specified from config file`);
-  return port;
-}
-
-function parsePort(text: string): number {
-  const port = parseWholeNumber(text);
-  if (port > 65_535) throw new InvalidArgumentError("expected a port");
   return port;
 }
 

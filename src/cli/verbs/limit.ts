@@ -4,7 +4,7 @@ import { badInput } from "../../base/errors.js";
 import { formatCount } from "../../base/format.js";
 import type { LimitRule, Rate } from "../../model/limit.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { formatDuration, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
+import { formatDuration, parseDuration, wholeNumber } from "../lib/option-parsers.js";
 import { printLines } from "../lib/print.js";
 import { type Column, printList } from "../lib/terminal/table.js";
 
@@ -21,7 +21,7 @@ export function limit(): Command {
     )
     .addArgument(new Argument("<action>", "what to do").choices(["set", "remove"]))
     .argument("<name>", "the limit")
-    .option("--running <n>", "for set: at most N tasks run at once; 0 starts none", parseWholeNumber)
+    .option("--running <n>", "for set: at most N tasks run at once; 0 starts none", wholeNumber(4))
     .option("--rate <n/duration>", "for set: at most N tasks start within any such time: 100/1m, 5/s", parseRate)
     .addHelpText("after", EXAMPLES)
     .action(changeLimit);
@@ -38,7 +38,7 @@ Examples:
 function parseRate(text: string): Rate {
   const [, starts = "", time = ""] = /^(\d[\d_]*)\/(.+)$/.exec(text) ?? [];
   if (starts === "") throw badInput(`--rate: expected a number and a time, such as 100/1m, got ${text}`);
-  return { starts: parseWholeNumber(starts), intervalMs: parseDuration(/^\d/.test(time) ? time : `1${time}`) };
+  return { starts: wholeNumber(5)(starts), intervalMs: parseDuration(/^\d/.test(time) ? time : `1${time}`) };
 }
 
 async function changeLimit(action: string, name: string, { running, rate, ...options }: LimitOptions): Promise<void> {

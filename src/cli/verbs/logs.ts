@@ -13,7 +13,7 @@ import {
   repeatWhileGone,
   withBroker,
 } from "../lib/broker-connection.js";
-import { parseWholeNumber } from "../lib/option-parsers.js";
+import { wholeNumber } from "../lib/option-parsers.js";
 import { bytesToJson, printNotice } from "../lib/print.js";
 import { type JobView, pages } from "../lib/result-text.js";
 import { indicesOf, parseSelector, selectJobs } from "../lib/select-jobs.js";
@@ -40,7 +40,7 @@ export function logs(): Command {
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.1-9")
     .option("-f, --follow", "print new output as it comes, until the tasks have ended")
     .addOption(new Option("--stream <stream>", "print only this stream").choices(["stdout", "stderr"]))
-    .option("--attempt <n>", "print the output of this attempt (default: the last)", parseWholeNumber)
+    .option("--attempt <n>", "print the output of this attempt (default: the last)", wholeNumber(1, 1))
     .option(
       "--json",
       "print a line of JSON for each piece: task, stream, offset, bytes; for a gap: task, offset, missing",

@@ -1,6 +1,7 @@
 /** `laboro pause` and `laboro resume`: start no task of a pool, and start them again. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { textLike } from "../lib/option-parsers.js";
 import { printLines } from "../lib/print.js";
 
 interface Options extends BrokerChoice {
@@ -14,7 +15,7 @@ export function pause(): Command {
       "Start no more tasks of a pool, at all brokers of a group, also after restarts. Tasks that run come to their end, " +
         "requests to services are answered. laboro hold does the same for one job, laboro drain for one worker.",
     )
-    .requiredOption("--pool <name>", "the pool; that of jobs and workers without --pool is default")
+    .requiredOption("--pool <name>", "the pool; that of jobs and workers without --pool is default", textLike("gpu"))
     .option("--reason <text>", "shown by explain, status and workers")
     .addHelpText("after", "\nExamples:\n  laboro pause --pool gpu --reason 'new driver'\n  laboro resume --pool gpu")
     .action(async ({ pool, reason, ...broker }: Options) => {
@@ -27,7 +28,7 @@ export function pause(): Command {
 export function resume(): Command {
   const command = new Command("resume")
     .description("Start the tasks of a paused pool again.")
-    .requiredOption("--pool <name>", "the pool")
+    .requiredOption("--pool <name>", "the pool", textLike("gpu"))
     .addHelpText("after", "\nExample:\n  laboro resume --pool gpu")
     .action(async ({ pool, ...broker }: Options) => {
       const paused = await withBroker(broker, (client) => client.resumePool(pool));

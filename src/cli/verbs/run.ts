@@ -27,7 +27,7 @@ import {
 import { EXIT } from "../lib/failures.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import type { LocalBroker } from "../lib/local-broker.js";
-import { collect, type PerCores, parseDuration, parsePerCores, parseSize } from "../lib/option-parsers.js";
+import { collect, type PerCores, parseDuration, parsePerCores, parseSize, textLike } from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
 import type { RunMachines } from "../lib/ssh/run-machines.js";
 import { addAfterOption, dependenciesOf } from "../lib/submission/after.js";
@@ -88,7 +88,7 @@ export function run(): Command {
     .option("--tag-output", "put the entry before each line of output")
     .option("--lb, --line-buffer", "print the lines of running tasks as they come; lines are not mixed")
     .option("-u, --ungroup", "the same as --line-buffer")
-    .option("--joblog <file>", "write one line per task: times, exit code, command")
+    .option("--joblog <file>", "write one line per task: times, exit code, command", textLike("run.log"))
     .option("--dry-run", "print the commands and run nothing")
     .option("--fresh", "start from the beginning, even if this batch is unfinished");
   return addBrokerOptions(command)
@@ -150,7 +150,9 @@ async function perform(words: readonly string[], options: Options): Promise<void
     ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
   };
   if (options.ssh.length === 0 && (options.stay === true || options.archive !== undefined))
-    throw badInput(`${options.stay === true ? "--stay" : "--archive"} goes with --ssh only, such as --ssh node1,node2`);
+    throw badInput(
+      `${options.stay === true ? "--stay" : `--archive ${options.archive}`} goes with --ssh only, such as --ssh node1,node2`,
+    );
   const machines = options.ssh.length === 0 ? undefined : await machinesOf(options);
   const interrupt = onInterrupt({ watchOutput: true });
   let broker: RunBroker | undefined;

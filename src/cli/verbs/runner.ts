@@ -17,7 +17,7 @@ import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols
 import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
-import { AbbreviatingCommand, parseDuration, parsePositive, parseSize } from "../lib/option-parsers.js";
+import { AbbreviatingCommand, parseDuration, parseSize, wholeNumber } from "../lib/option-parsers.js";
 
 import { openOutput, printLines, printNotice } from "../lib/print.js";
 
@@ -37,7 +37,7 @@ export function runner(): Command {
     .description(
       "Run experiments of a runexp manager: one of laboro (laboro experiments, laboro serve --protocol runexp) or an original one.",
     )
-    .argument("<n>", "how many experiments run at once", parsePositive)
+    .argument("<n>", "how many experiments run at once", wholeNumber(4, 1))
     .helpOption("--help", "display help for command")
     .option("-c, --connect <host[:port]>", "address of the manager (default: qmanager= and port= in ~/.runexp)")
     .option("-g, --group <name>", "group of the manager", DEFAULT_GROUP)

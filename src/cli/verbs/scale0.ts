@@ -22,7 +22,7 @@ import {
   type ServiceProgram,
 } from "../../worker/programs/index.js";
 import { logger, onStopSignal } from "../lib/long-running.js";
-import { collect, parseDuration, parseWholeNumber } from "../lib/option-parsers.js";
+import { collect, parseDuration, wholeNumber } from "../lib/option-parsers.js";
 
 import { openOutput, printLines } from "../lib/print.js";
 
@@ -75,7 +75,7 @@ export function worker(): Command {
         .choices(SERVICE_MODES)
         .default("once"),
     )
-    .option("--slots <n>", "how many requests run at once", parseWholeNumber, 1)
+    .option("--slots <n>", "how many requests run at once", wholeNumber(4), 1)
     .option("--name <name>", "identity of the worker (default: HOST-PID)")
     .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
     .option("--dir <dir>", "directory for the bodies of running requests (default: scale0/NAME in the data directory)")

@@ -13,7 +13,7 @@ import {
   type ParsedSubmission,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
-import { ParallelCommand } from "../lib/submission/parallel-options.js";
+import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
 import { type Column, printList } from "../lib/terminal/table.js";
 
 const ACTIONS = ["list", "show", "add", "edit", "pause", "resume", "run", "remove"] as const;
@@ -83,7 +83,7 @@ export function schedule(): Command {
     .option("--paused", "add: start no run until laboro schedule resume")
     .option("--replace", "add: replace an existing schedule of this name")
     .option("--dry-run", "add, edit: print the next runs and save nothing");
-  addSubmissionOptions(command).option("--json", "print JSON");
+  addParallelOptions(addSubmissionOptions(command)).option("--json", "print JSON");
   return addBrokerOptions(command).addHelpText("after", EXAMPLES).action(perform);
 }
 

@@ -5,6 +5,7 @@ import type { Client } from "../../client/client.js";
 import { submitWithFiles } from "../../client/task-files.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
+import { textLike } from "../lib/option-parsers.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
 import { parseJobSelector, selectJob } from "../lib/select-jobs.js";
 import { addAfterOption, dependenciesOf, dependencyKind } from "../lib/submission/after.js";
@@ -37,7 +38,11 @@ export function submit(): Command {
     .option("--file <file>", "a job file: named tasks and their order; other options apply to all of its tasks")
     .option("--hold", "start no task until laboro release")
     .option("--open", "the job takes more tasks, by --job, until laboro close; its list of entries may be empty")
-    .option("--job <job>", "add tasks to this open job: entries or --array, no command")
+    .option(
+      "--job <job>",
+      "add tasks to this open job: entries or --array, no command",
+      textLike("7 or last", "a job", /^(last|\d+)$/),
+    )
     .option("--json", "print JSON");
   return addBrokerOptions(command)
     .addHelpText(

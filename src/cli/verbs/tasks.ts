@@ -7,7 +7,7 @@ import type { Bytes } from "../../model/recipe.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { type ListedTask, listTasks, TASK_STATES, type TaskState } from "../lib/list-tasks.js";
-import { parseWholeNumber } from "../lib/option-parsers.js";
+import { textLike, wholeNumber } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
 import { entryLabel, type JobView, outcomeText } from "../lib/result-text.js";
 import { formatRanges, indicesOf, parseSelector, selectJob, stateParser } from "../lib/select-jobs.js";
@@ -49,15 +49,19 @@ export function tasks(): Command {
     )
     .argument("<selector>", "a job, or tasks of it: last, 3, 3.1-10")
     .option("--state <states>", `list only tasks in these states: ${TASK_STATES.join(", ")}`, stateParser(TASK_STATES))
-    .option("--worker <name>", "list only tasks that this worker has run or is running")
-    .option("--entry <glob>", "list only tasks whose whole entry matches: * is any text, ? any character")
+    .option("--worker <name>", "list only tasks that this worker has run or is running", textLike("node1"))
+    .option(
+      "--entry <glob>",
+      "list only tasks whose whole entry matches: * is any text, ? any character",
+      textLike("'*.csv'"),
+    )
     .option(
       "--sort <order>",
       `${ORDER_NAMES.join(", ")}: number and started in ascending order, the others the largest first`,
       parseOrder,
       "number",
     )
-    .option("--limit <n>", "list at most N tasks", parseWholeNumber)
+    .option("--limit <n>", "list at most N tasks", wholeNumber(10, 1))
     .option("--ids", "print only a selector of these tasks, for other verbs: 3.1-4,7")
     .option("--json", "print one JSON document")
     .addHelpText(

@@ -25,10 +25,9 @@ import {
   type PerCores,
   parseDuration,
   parsePerCores,
-  parsePositive,
   parseResources,
   parseSize,
-  parseWholeNumber,
+  wholeNumber,
 } from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
 
@@ -82,7 +81,7 @@ export function worker(): Command {
     .option(
       "--slots <n>",
       "how many tasks run at once (default: the number of cores)",
-      parsePositive,
+      wholeNumber(4, 1),
       availableParallelism(),
     )
     .option("--pool <name>", "run tasks of this pool only")
@@ -94,7 +93,7 @@ export function worker(): Command {
       [],
     )
     .option("--no-detect", "do not offer the GPUs (gpu) and the memory in MiB (mem) that this machine has")
-    .option("--reserve-requests <n>", "slots that only requests may use", parseWholeNumber)
+    .option("--reserve-requests <n>", "slots that only requests may use", wholeNumber(2))
     .option("--min-memory <size>", "start no task while less memory than this is available, such as 2G", parseSize)
     .option(
       "--max-load <n>",

@@ -165,6 +165,12 @@ describe("an option of GNU parallel", () => {
     expect(await said("-i")).toContain("the placeholder is always {}");
     expect(await said("--semaphore")).toContain("laboro limit set NAME");
     for (const option of ["--tag", "--ctag"]) expect(await said(option)).toContain("--tag-output");
+    for (const option of ["--csv", "--skip-first-line", "--group-by", "--tmux"])
+      expect(await said(option)).toMatch(/is an option of GNU parallel; (use|group) /);
+    const submitted = async (...words: string[]) => (await laboro("submit", ...words, "true")).stderr;
+    expect(await submitted("--delay", "2")).toContain("laboro limit set NAME --rate 1/2s");
+    expect(await submitted("-j4")).toContain("--max-running N");
+    expect(await submitted("--load", "2")).toContain("--max-load");
     expect(await said("--tmpdir", "/tmp")).toContain("laboro has nothing like it");
     expect((await run("--tag", "echo", "{}", ":::", "a")).stderr).toContain("--tag-output");
     expect((await laboro("submit", "--files", "echo", ":::", "a")).stderr).toContain("laboro logs JOB.TASK");

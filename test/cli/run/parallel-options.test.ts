@@ -76,7 +76,7 @@ describe("--header", () => {
     expect(place.lines("six.out")).toEqual(["6 six.x {name}"]);
     expect(place.lines("four.out")).toEqual(["4 four.x {name}"]);
     const bad = await place.run("--header", "2", "echo", ":::", "a");
-    expect(bad).toMatchObject({ code: 2, stderr: expect.stringContaining("expected a colon, as in --header :") });
+    expect(bad).toMatchObject({ code: 2, stderr: expect.stringContaining("expected a colon, such as --header :") });
     expect((await place.run("--header", ":", "--array", "1-3", "echo")).stderr).toContain("--header : needs a list");
   });
 });

@@ -10,9 +10,9 @@ import type { Said } from "./cli.js";
 
 /** Verbs that do something and are done. Others wait for signals, write past the streams or leave with `process.exit`. */
 const VERBS = new Set([
-  ...["brokers", "cancel", "clean", "completion", "config", "decode", "doctor", "drain", "explain", "forgive", "help"],
-  ...["hold", "keys", "logs", "open", "release", "request", "rerun", "run", "services", "status", "stop", "submit"],
-  ...["wait", "workers"],
+  ...["brokers", "cancel", "clean", "close", "completion", "config", "decode", "doctor", "drain", "edit", "explain"],
+  ...["forgive", "help", "hold", "keys", "limit", "limits", "logs", "open", "pause", "release", "request", "rerun"],
+  ...["resume", "run", "schedule", "services", "status", "stop", "submit", "tasks", "undrain", "wait", "workers"],
 ]);
 
 interface Call {

@@ -11,6 +11,7 @@
  */
 import { existsSync, readFileSync } from "node:fs";
 import { isatty } from "node:tty";
+import { InvalidArgumentError } from "commander";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import { rangesOf } from "../../../model/ranges.js";
@@ -51,7 +52,7 @@ export function parseWords(words: readonly string[], delimiter: string, header?:
     const given = words.slice(at + 1, starts[i + 1]);
     const linked = plus === "+";
     if (colons === ":::") return [{ linked, values: typed.slice(at + 1, starts[i + 1]) }];
-    return given.map((file) => ({ linked, values: readEntries(file, delimiter) }));
+    return given.map((file) => ({ linked, values: readEntries(file, delimiter, "::::") }));
   });
   if (header === undefined || sources.length < 2)
     return { command, entries: combineLists(sources), lists: sources.length };
@@ -120,8 +121,8 @@ export const columnCount = (entries: readonly Bytes[] | undefined): number =>
   entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN_SEPARATOR).length;
 
 /** The parts of a file, as bytes where they are not UTF-8. A delimiter at the end adds no entry. */
-export function readEntries(file: string, delimiter: string): Bytes[] {
-  const bytes = readInput(file);
+export function readEntries(file: string, delimiter: string, option: string): Bytes[] {
+  const bytes = readInput(file, option);
   const entries: Bytes[] = [];
   for (let from = 0; from < bytes.length; ) {
     const found = bytes.indexOf(delimiter, from);
@@ -140,7 +141,7 @@ export function readEntries(file: string, delimiter: string): Bytes[] {
 export function parseDelimiter(text: string): string {
   const named: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", 0: "\0", "\\": "\\" };
   const delimiter = text.replace(/\\([ntr0\\])/g, (_, name: string) => named[name] ?? "");
-  if (delimiter === "") throw badInput("--delimiter: expected at least one character");
+  if (delimiter === "") throw new InvalidArgumentError("expected at least one character, such as , or \\t");
   return delimiter;
 }
 
@@ -174,7 +175,7 @@ export function entriesOf(
 ): readonly Bytes[] | undefined {
   const { eachLine, fromJson, colsep } = options;
   if (named !== undefined) return lists === 1 ? splitColumns(named, colsep) : named;
-  if (eachLine !== undefined) return splitColumns(readEntries(eachLine, delimiterOf(options)), colsep);
+  if (eachLine !== undefined) return splitColumns(readEntries(eachLine, delimiterOf(options), "--each-line"), colsep);
   return fromJson === undefined ? undefined : readJsonItems(fromJson);
 }
 
@@ -210,13 +211,13 @@ export function makeAppend(
   const entries = entriesOf(named, lists, options);
   if (entries === undefined && isatty(0))
     throw badInput("--job needs entries: give them with ::: a b c, --each-line FILE, --array 10-19, or through a pipe");
-  return { entries: entries ?? splitColumns(readEntries("-", delimiterOf(options)), options.colsep) };
+  return { entries: entries ?? splitColumns(readEntries("-", delimiterOf(options), "::::"), options.colsep) };
 }
 
 export function readJsonItems(file: string): Bytes[] {
   let value: unknown;
   try {
-    value = JSON.parse(readInput(file).toString());
+    value = JSON.parse(readInput(file, "--from-json").toString());
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
     throw badInput(`${file} is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`);
@@ -229,7 +230,7 @@ export function readJsonItems(file: string): Bytes[] {
 let standardInputRead = false;
 
 /** `-` is standard input, which can be read once. */
-export function readInput(file: string): Buffer {
+export function readInput(file: string, option: string): Buffer {
   if (file === "-") {
     if (standardInputRead) throw badInput("standard input is given twice, but can be read only once");
     standardInputRead = true;
@@ -239,7 +240,7 @@ export function readInput(file: string): Buffer {
   } catch (cause) {
     const why =
       errnoOf(cause) === "ENOENT" ? "there is no such file" : cause instanceof Error ? cause.message : String(cause);
-    throw badInput(`cannot read ${file}: ${why}`, cause);
+    throw badInput(`cannot read ${option} ${file}: ${why}`, cause);
   }
 }
 
@@ -253,16 +254,17 @@ export function parseArray(text: string): Strides {
   const strides = text.split(",").map((part) => {
     const found = PART.exec(part.trim());
     if (found === null && /%\d+$/.test(part)) throw badArray(text, "no % as in Slurm; use --max-running N");
-    if (found === null) throw badArray(text, "numbers and ranges as 1-100, 1-100:2 or 7");
+    if (found === null) throw badArray(text, "numbers and ranges, such as 1-100, 1-100:2 or 7");
     const [first, last = first, step = "1"] = found.slice(1).map((digits) => digits?.replaceAll("_", ""));
     const stride = { first: Number(first), last: Number(last), step: Number(step) };
-    if (stride.last < stride.first) throw badArray(part, "the smaller number first");
-    if (stride.step < 1) throw badArray(part, "a step of at least 1");
-    if (stride.last > LARGEST) throw badArray(part, `numbers up to ${LARGEST}`);
+    if (stride.last < stride.first) throw badArray(part, "the smaller number first, such as 1-9");
+    if (stride.step < 1) throw badArray(part, "a step of at least 1, such as 1-9:2");
+    if (stride.last > LARGEST) throw badArray(part, `numbers up to ${LARGEST}, such as 1-100`);
     return stride;
   });
   const fault = arrayFault(strides);
-  if (fault !== undefined) throw badInput(`--array ${text}: ${fault}, but an array has each number once`);
+  if (fault !== undefined)
+    throw badInput(`--array ${text}: ${fault}, but an array has each number once, such as 1-3,7`);
   return strides;
 }
 

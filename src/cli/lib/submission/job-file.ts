@@ -16,15 +16,14 @@
  *   after = ["prepare"]                    # "any:prepare" also starts after a failure
  */
 import { dirname, resolve } from "node:path";
+import { Command, InvalidArgumentError, type Option } from "commander";
 import { parse, TomlDate } from "smol-toml";
 import { badInput, LaboroError } from "../../../base/errors.js";
-import type { IfExists } from "../../../model/job.js";
-import { parseDuration, parseKeep, parseOutputCap, parseTime } from "../option-parsers.js";
 import { suggestion } from "../suggest.js";
 import { readInput } from "./entries.js";
-import { makeSubmission, type ParsedSubmission, type SubmissionOptions } from "./options.js";
-import { parseHalt } from "./parallel-options.js";
-import { exitCode } from "./time-options.js";
+import { addSubmissionOptions, makeSubmission, type ParsedSubmission, type SubmissionOptions } from "./options.js";
+import { addParallelOptions } from "./parallel-options.js";
+import { addDelayAndKeyOptions } from "./time-options.js";
 
 interface JobFileTask {
   readonly name: string;
@@ -33,90 +32,62 @@ interface JobFileTask {
 }
 
 type Table = Readonly<Record<string, unknown>>;
+type Lists = Readonly<Record<"env" | "resource" | "tag" | "limit", readonly string[]>>;
+type JobFileOverrides = Lists & Partial<SubmissionOptions>;
 
-const SHARED_KEYS = [
-  "dir",
-  "env",
-  "pool",
-  "tags",
-  "priority",
-  "retries",
-  ...["retryWait", "retryFactor", "retryMax", "retryJitter", "retryOn", "neverOn"],
-  ...["in", "at", "keep", "keepFailed"],
-  "crashLimit",
-  "maxFails",
-  "halt",
-  "maxRunning",
-  "limits",
-  "timeLimit",
-  "timeRequest",
-  "outputCap",
-  "slots",
-  "resources",
+/** Keys of one task alone. Other options of `submit` can also be at the top of the file, and on the command line. */
+const OWN_OPTIONS = [
+  ...["script", "service", "stdin", "log", "output", "stdout", "stderr", "key", "keyFor", "ifExists"],
+  ...["array", "eachLine", "fromJson", "null", "delimiter", "colsep", "header", "shuf"],
+  ...["maxArgs", "maxReplaceArgs", "maxLines", "contextReplace"],
 ];
-const TASK_KEYS = [
-  ...SHARED_KEYS,
-  "name",
-  "command",
-  "script",
-  "args",
-  "service",
-  "stdin",
-  "log",
-  ...["output", "stdout", "stderr"],
-  "array",
-  "entries",
-  "eachLine",
-  "fromJson",
-  "after",
-  ...["key", "keyFor", "ifExists"],
-];
+const PATHS = ["script", "stdin", "eachLine", "fromJson"];
+/** Options that may be repeated, and the keys of their tables and lists. */
+const LISTS: Readonly<Record<string, string>> = { env: "env", resource: "resources", tag: "tags", limit: "limits" };
 
-/** Options of the command line. They override the file for every task. */
-type JobFileOverrides = Pick<SubmissionOptions, "env" | "resource" | "tag" | "limit"> & Partial<SubmissionOptions>;
+type Options = ReadonlyMap<string, Option>;
 
-const OVERRIDING: readonly (keyof SubmissionOptions)[] = [
-  ...(["dir", "env", "pool", "tag", "priority", "retries", "crashLimit", "maxFails", "maxRunning"] as const),
-  ...([
-    "halt",
-    "timeLimit",
-    "timeRequest",
-    "slots",
-    "resource",
-    "outputCap",
-    "in",
-    "at",
-    "keep",
-    "keepFailed",
-  ] as const),
-  ...(["retryWait", "retryFactor", "retryMax", "retryJitter", "retryOn", "neverOn"] as const),
-];
+/** By the names that commander gives to their values. */
+function jobOptions(): Options {
+  const { options } = addDelayAndKeyOptions(addParallelOptions(addSubmissionOptions(new Command())));
+  return new Map(
+    options.flatMap((one) => (one.long === undefined || one.long === "--name" ? [] : [[one.attributeName(), one]])),
+  );
+}
+
+const isShared = (name: string): boolean => !OWN_OPTIONS.includes(name);
 
 /** Refuses options that contradict the file: the file defines the commands and their order. */
-export function overridesOf({ env, resource, tag, limit, ...options }: SubmissionOptions): JobFileOverrides {
+export function overridesOf(options: SubmissionOptions): JobFileOverrides {
+  const known = jobOptions();
   for (const [name, value] of Object.entries(options)) {
-    if (OVERRIDING.includes(name as keyof SubmissionOptions) || (Array.isArray(value) && value.length === 0)) continue;
+    if ((known.has(name) && isShared(name)) || (Array.isArray(value) && value.length === 0)) continue;
     throw badInput(`--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} cannot be used with --file`);
   }
-  return { ...options, env, resource, tag, limit };
+  return options;
 }
 
 /** Sorted so that every task comes after the tasks that it waits for. */
 export function readJobFile(file: string, overrides: JobFileOverrides): readonly JobFileTask[] {
   const table = parseToml(file);
   const { task: given, name, ...shared } = table;
-  rejectUnknownKeys(shared, SHARED_KEYS, file);
+  const options = jobOptions();
+  const keys = (names: readonly string[]): string[] => names.map((one) => LISTS[one] ?? one);
+  rejectUnknownKeys(shared, keys([...options.keys()].filter(isShared)), file);
   if (!Array.isArray(given) || given.length === 0) throw badInput(`${file}: expected at least one [[task]]`);
   const prefix = name === undefined ? "" : `${requireText(name, `${file}: name`)}/`;
-  const tasks = given.map((one, i) =>
-    readTask({ ...shared, ...asTable(one) }, `${file}: task ${i + 1}`, prefix, dirname(resolve(file)), overrides),
-  );
+  const tasks = given.map((one, i) => {
+    const where = `${file}: task ${i + 1}`;
+    const table = { ...shared, ...asTable(one) };
+    rejectUnknownKeys(table, [...keys([...options.keys()]), "name", "command", "args", "entries", "after"], where);
+    return readTask(table, options, where, prefix, dirname(resolve(file)), overrides);
+  });
   return sortByDependencies(tasks, file);
 }
 
 function parseToml(file: string): Table {
   try {
-    return parse(readInput(file).toString());
+    return parse(readInput(file, "--file").toString());
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
     throw badInput(`${file}: ${cause instanceof Error ? cause.message.trim() : String(cause)}`);
@@ -125,43 +96,39 @@ function parseToml(file: string): Table {
 
 function readTask(
   table: Table,
+  known: Options,
   where: string,
   prefix: string,
   here: string,
   { env, resource, tag, limit, ...overrides }: JobFileOverrides,
 ): JobFileTask {
-  rejectUnknownKeys(table, TASK_KEYS, where);
   const name = requireText(table.name, `${where}: name`);
   const words = commandWords(table, where);
+  const texts = (key: string): readonly string[] =>
+    table[key] === undefined ? [] : requireTexts(table[key], `${where}: ${key}`);
+  const values = [...known].flatMap(([key, option]): [string, unknown][] => {
+    if (LISTS[key] !== undefined || table[key] === undefined) return [];
+    const value = readOption(option, table[key], `${where}: ${key}`);
+    // Relative paths are relative to the directory of the file.
+    return [[key, PATHS.includes(key) ? resolve(here, String(value)) : value]];
+  });
   const options: SubmissionOptions = {
+    ...Object.fromEntries(values),
     name: prefix + name,
     dir: resolve(here, table.dir === undefined ? "." : requireText(table.dir, `${where}: dir`)),
     env: [...assignments(table.env), ...env],
     resource: [...assignments(table.resources), ...resource],
-    tag: [...(table.tags === undefined ? [] : requireTexts(table.tags, `${where}: tags`)), ...tag],
-    limit: [...(table.limits === undefined ? [] : requireTexts(table.limits, `${where}: limits`)), ...limit],
-    ...readTexts(table, ["array", "pool", "service", "log", "output", "stdout", "stderr"], where),
-    ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
-    ...readNumbers(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
-    ...readNumbers(table, ["retryFactor", "retryJitter"], where),
-    ...readDurations(table, ["timeLimit", "timeRequest", "retryWait", "retryMax", "in", "keyFor"], where),
-    ...readDurations(table, ["keep", "keepFailed"], where, parseKeep),
-    ...readTexts(table, ["key"], where),
-    ...readEnds(table, ["retryOn", "neverOn"], where),
-    ...(table.halt === undefined ? {} : { halt: parseHalt(requireText(table.halt, `${where}: halt`)) }),
-    ...(table.at === undefined ? {} : { at: readTime(table.at, `${where}: at`) }),
-    ...(table.ifExists === undefined ? {} : { ifExists: table.ifExists as IfExists }),
-    ...(table.outputCap === undefined ? {} : { outputCap: readOutputCap(table.outputCap, `${where}: outputCap`) }),
+    tag: [...texts("tags"), ...tag],
+    limit: [...texts("limits"), ...limit],
     ...overrides,
   };
-  const entries = table.entries === undefined ? [] : [":::", ...requireTexts(table.entries, `${where}: entries`)];
+  const entries = table.entries === undefined ? [] : [":::", ...texts("entries")];
   const submission = makeSubmission([...words, ...entries], options, false);
   if (submission.entries?.length === 0) throw badInput(`${where}: there are no entries`);
-  const after = table.after === undefined ? [] : requireTexts(table.after, `${where}: after`);
   return {
     name,
     submission,
-    after: after.map((other) => {
+    after: texts("after").map((other) => {
       const [, kind, name = other] = /^(any|each):(.*)$/s.exec(other) ?? [];
       return { name, kind };
     }),
@@ -171,46 +138,27 @@ function readTask(
 const assignments = (table: unknown): string[] =>
   Object.entries(table === undefined ? {} : asTable(table)).map(([key, value]) => `${key}=${String(value)}`);
 
-/** TOML has times of its own; one without a zone is local time. */
-function readTime(value: unknown, what: string): number {
-  return parseTime(value instanceof TomlDate ? value.toISOString() : requireText(value, what));
-}
-
-function readEnds<Name extends string>(
-  table: Table,
-  names: readonly Name[],
-  where: string,
-): { [K in Name]?: readonly (number | string)[] } {
-  const found: { [K in Name]?: readonly (number | string)[] } = {};
-  for (const name of names) {
-    const value = table[name];
-    if (value === undefined) continue;
-    if (!Array.isArray(value)) throw badInput(`${where}: ${name}: expected a list, got ${JSON.stringify(value)}`);
-    for (const end of value) if (typeof end === "number") exitCode(end, String(end));
-    found[name] = value;
+/** As the option reads it. A number is text to it, a list is separated by commas; TOML has times of its own. */
+function readOption(option: Option, value: unknown, where: string): unknown {
+  if (!option.required) {
+    if (typeof value === "boolean") return value;
+    throw badInput(`${where}: expected true or false, got ${JSON.stringify(value)}`);
   }
-  return found;
+  const text =
+    value instanceof TomlDate
+      ? value.toISOString()
+      : Array.isArray(value)
+        ? requireTexts(value, where).join(",")
+        : typeof value === "number"
+          ? String(value)
+          : requireText(value, where);
+  try {
+    return option.parseArg?.(text, undefined) ?? text;
+  } catch (cause) {
+    if (cause instanceof InvalidArgumentError) throw badInput(`${where}: ${cause.message}, got ${text}`);
+    throw cause;
+  }
 }
-
-function readDurations<Name extends string>(
-  table: Table,
-  names: readonly Name[],
-  where: string,
-  parse = parseDuration,
-): { [K in Name]?: number } {
-  const found: { [K in Name]?: number } = {};
-  for (const name of names)
-    if (table[name] !== undefined) found[name] = readDuration(table[name], `${where}: ${name}`, parse);
-  return found;
-}
-
-/** A number without a unit, quoted or not, is seconds. */
-const readDuration = (value: unknown, what: string, parse: (text: string) => number): number =>
-  parse(typeof value === "number" ? String(value) : requireText(value, what));
-
-/** Bytes, or a size as `--output-cap` takes it. */
-const readOutputCap = (value: unknown, where: string): number =>
-  parseOutputCap(typeof value === "number" ? String(value) : requireText(value, where));
 
 function commandWords(table: Table, where: string): readonly string[] {
   const kinds = ["command", "script", "service"].filter((kind) => table[kind] !== undefined);
@@ -260,39 +208,6 @@ function requireText(value: unknown, where: string): string {
 function requireTexts(value: unknown, where: string): readonly string[] {
   if (!Array.isArray(value)) throw badInput(`${where}: expected a list, got ${JSON.stringify(value)}`);
   return value.map((item: unknown) => (typeof item === "number" ? String(item) : requireText(item, where)));
-}
-
-function readTexts<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: string } {
-  const found: { [K in Name]?: string } = {};
-  for (const name of names) if (table[name] !== undefined) found[name] = requireText(table[name], `${where}: ${name}`);
-  return found;
-}
-
-/** Relative paths are relative to the directory of the file. */
-function paths<Name extends string>(
-  table: Table,
-  names: readonly Name[],
-  where: string,
-  here: string,
-): { [K in Name]?: string } {
-  const found = readTexts(table, names, where);
-  for (const name of names) if (found[name] !== undefined) found[name] = resolve(here, found[name]);
-  return found;
-}
-
-function readNumbers<Name extends string>(
-  table: Table,
-  names: readonly Name[],
-  where: string,
-): { [K in Name]?: number } {
-  const found: { [K in Name]?: number } = {};
-  for (const name of names) {
-    const value = table[name];
-    if (value === undefined) continue;
-    if (typeof value !== "number") throw badInput(`${where}: ${name}: expected a number, got ${JSON.stringify(value)}`);
-    found[name] = value;
-  }
-  return found;
 }
 
 function rejectUnknownKeys(table: Table, known: readonly string[], where: string): void {

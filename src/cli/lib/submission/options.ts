@@ -6,7 +6,15 @@ import type { Submission } from "../../../model/job-input.js";
 import { checkPlaceholders, columnOf, placeholderForms } from "../../../model/placeholders.js";
 import type { Bytes, Recipe } from "../../../model/recipe.js";
 import { type Strides, strideTotal } from "../../../model/task-numbers.js";
-import { collect, parseDuration, parseOutputCap, parseWholeNumber } from "../option-parsers.js";
+import {
+  collect,
+  collectTexts,
+  parseOutputCap,
+  parseResources,
+  parseTimeLimit,
+  textLike,
+  wholeNumber,
+} from "../option-parsers.js";
 
 import {
   chooseEntries,
@@ -82,8 +90,8 @@ export function addSubmissionOptions(command: Command): Command {
     )
     .option("--colsep <regexp>", "this separates the columns of an entry, for {1} {2} (default: a tab)", parseSeparator)
     .option("--from-json <file>", "one task per item of a JSON array")
-    .option("--name <name>", "the name of the job")
-    .option("--dir <dir>", "the directory in which tasks run (default: this one)")
+    .option("--name <name>", "the name of the job", textLike("train"))
+    .option("--dir <dir>", "the directory in which tasks run (default: this one)", textLike("/data/run1"))
     .option(
       "--env <name=value>",
       "set a variable for tasks; NAME alone copies it from here; may be repeated",
@@ -91,44 +99,50 @@ export function addSubmissionOptions(command: Command): Command {
       [],
     )
     .option("--stdin <file>", "the standard input of each task; - copies that of this command")
-    .option("--slots <n>", "slots that one task needs", parseWholeNumber)
+    .option("--slots <n>", "slots that one task needs", wholeNumber(2, 1, 1_000_000))
     .option(
       "--resource <name=amount>",
       "another resource that one task needs: gpu=1, gpu=0.5, gpu=all; may be repeated",
       collect,
       [],
     )
-    .option("--priority <n>", "-1000 to 1000; higher runs first", parseInteger)
-    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseDuration)
+    .option("--priority <n>", "-1000 to 1000; higher runs first", wholeNumber(5, -1000, 1000))
+    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseTimeLimit)
     .option(
       "--time-request <duration>",
       "give tasks only to workers that will not end sooner than this: 1h (default: as --time-limit)",
-      parseDuration,
+      parseTimeLimit,
     )
     .option(
       "--retries <n>",
       "tries after the first, of a task that failed: exit code, signal, time limit or error (for a lost worker see --crash-limit)",
-      parseWholeNumber,
+      wholeNumber(5, 0, 1_000),
     )
     .option(
       "--crash-limit <n>",
       "a task fails when this many workers were lost while they ran it; 0 for no limit",
-      parseWholeNumber,
+      wholeNumber(5, 0, 1_000),
     )
     .option(
       "--max-fails <n>",
       "when more than N tasks have failed, waiting tasks are cancelled; running tasks may finish",
-      parseWholeNumber,
+      wholeNumber(10),
     )
-    .option("--max-running <n>", "at most N tasks of this job run at once", parseWholeNumber)
-    .option("--limit <name>", "count against this limit, which laboro limit set makes; may be repeated", collect, [])
-    .option("--pool <name>", "use only workers of this pool")
+    .option("--max-running <n>", "at most N tasks of this job run at once", wholeNumber(10, 1))
+    .option(
+      "--limit <name>",
+      "count against this limit, which laboro limit set makes; may be repeated",
+      collectLimit,
+      [],
+    )
+    .option("--pool <name>", "use only workers of this pool", textLike("gpu"))
     .option("--tag <tag>", "use only workers with this tag; may be repeated", collectTag, [])
     .option("--script <file>", "send this script to the worker and run it; the words are its arguments")
-    .option("--service <name>", "call a service; each entry is the body of a request")
+    .option("--service <name>", "call a service; each entry is the body of a request", textLike("resize"))
     .option(
       "--log <path>",
       "also write each task's output to this file at the worker, {#} being its number; replaces no file",
+      textLike("log/{#}.txt"),
     )
     .option(
       "--output-cap <size>",
@@ -138,24 +152,28 @@ export function addSubmissionOptions(command: Command): Command {
   return addRetryAndKeepOptions(addOutputFileOptions(command));
 }
 
+const collectLimit = collectTexts(
+  "api",
+  "at most 100 letters, digits and . _ : @ -, a letter or digit first",
+  /^[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}$/,
+);
+
 function parseSeparator(text: string): RegExp {
   try {
     return new RegExp(text);
   } catch (cause) {
-    throw new InvalidArgumentError(`expected a regular expression: ${cause instanceof Error ? cause.message : text}`);
+    throw new InvalidArgumentError(
+      `expected a regular expression, such as , or [,;]: ${cause instanceof Error ? cause.message : text}`,
+    );
   }
-}
-
-export function parseInteger(text: string): number {
-  const value = Number(text);
-  if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
-  throw badInput(`expected a whole number, got ${text}`);
 }
 
 /** In GNU parallel `--tag` has no value, so its users would give the command as the value. */
 function collectTag(text: string, before: readonly string[]): readonly string[] {
-  if (!/[\s{}()|&;<>$`'"*?]/.test(text)) return collect(text, before);
-  throw new InvalidArgumentError("expected a worker's tag. To put the entry before each line of output: --tag-output");
+  if (/^[^\s{}()|&;<>$`'"*?]+$/.test(text)) return collect(text, before);
+  throw new InvalidArgumentError(
+    "expected a worker's tag, such as gpu. To put the entry before each line of output: --tag-output",
+  );
 }
 
 /** Printed on standard error; the exit code is 0. */
@@ -258,7 +276,7 @@ function missingEntries(
       : forms.find((form) => columnOf(form) === 1 || (columnOf(form) > 1 && options.colsep !== undefined)));
   if (missing === undefined) return undefined;
   if (!readsStandardInput || isatty(0)) throw noEntries(asLines ? undefined : missing);
-  return splitColumns(readEntries("-", delimiterOf(options)), options.colsep);
+  return splitColumns(readEntries("-", delimiterOf(options), "::::"), options.colsep);
 }
 
 const noEntries = (placeholder: string | undefined): LaboroError =>
@@ -294,13 +312,7 @@ function addPlaceholders(
   return whole;
 }
 
-function needsOf(options: SubmissionOptions): Record<string, number | "all"> | undefined {
-  const needs: Record<string, number | "all"> = options.slots === undefined ? {} : { slots: options.slots };
-  for (const text of options.resource) {
-    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?|all)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined)
-      throw badInput(`--resource: expected NAME=AMOUNT such as gpu=1, gpu=all or mem=8192 (MiB), got ${text}`);
-    needs[name] = amount === "all" ? amount : Number(amount);
-  }
+function needsOf({ slots, resource }: SubmissionOptions): Record<string, number | "all"> | undefined {
+  const needs = { ...(slots === undefined ? {} : { slots }), ...parseResources(resource, "all") };
   return Object.keys(needs).length === 0 ? undefined : needs;
 }

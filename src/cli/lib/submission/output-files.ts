@@ -9,7 +9,7 @@ import { badInput } from "../../../base/errors.js";
 import { describeFiles } from "../../../client/task-files.js";
 import { expandPaths, type TaskValues } from "../../../model/placeholders.js";
 import { taskNumber } from "../../../model/task-numbers.js";
-import { collect } from "../option-parsers.js";
+import { collect, textLike } from "../option-parsers.js";
 import type { ParsedSubmission, SubmissionOptions } from "./options.js";
 
 export interface OutputFiles {
@@ -25,9 +25,10 @@ export const addOutputFileOptions = (command: Command): Command =>
     .option(
       "--output <path>",
       "write each task's output to this file at the worker; may have placeholders; makes the folder",
+      textLike("out/{#}.txt"),
     )
-    .option("--stdout <path>", "the same for the standard output alone")
-    .option("--stderr <path>", "the same for the standard error alone");
+    .option("--stdout <path>", "the same for the standard output alone", textLike("out/{#}.txt"))
+    .option("--stderr <path>", "the same for the standard error alone", textLike("err/{#}.txt"));
 
 /** The options that are given, with their paths. */
 export const filesOf = (options: OutputFiles): readonly (readonly [name: string, path: string])[] =>
@@ -43,7 +44,6 @@ interface Redirection {
 function redirectionOf({ output, stdout, stderr }: OutputFiles): Redirection | undefined {
   if (output !== undefined && (stdout ?? stderr) !== undefined)
     throw badInput("--output is for all output: it excludes --stdout and --stderr");
-  if ([output, stdout, stderr].includes("")) throw badInput("--output, --stdout and --stderr need a path: out/{#}.txt");
   const both = output ?? (stdout === stderr ? stdout : undefined);
   if (both !== undefined) return { files: [both], to: '> "$laboro_to1" 2>&1' };
   if (stdout === undefined) return stderr === undefined ? undefined : { files: [stderr], to: '2> "$laboro_to1"' };

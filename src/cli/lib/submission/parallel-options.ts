@@ -10,7 +10,7 @@ import type { Submission } from "../../../model/job-input.js";
 import { COLUMN_SEPARATOR, columnOf, placeholderForms } from "../../../model/placeholders.js";
 import type { Bytes, Several } from "../../../model/recipe.js";
 import type { Strides } from "../../../model/task-numbers.js";
-import { parseDuration } from "../option-parsers.js";
+import { parseTimeLimit } from "../option-parsers.js";
 import { asText, joinColumns, refuseColumns } from "./entries.js";
 
 export interface ParallelOptions {
@@ -68,7 +68,7 @@ function parseCount(text: string): number {
 
 function parseHeader(text: string): string {
   if (text === ":") return text;
-  throw new InvalidArgumentError("expected a colon, as in --header : --colsep ,");
+  throw new InvalidArgumentError("expected a colon, such as --header : --colsep ,");
 }
 
 function parseNice(text: string): number {
@@ -97,19 +97,23 @@ export function parseHalt(text: string): HaltOption {
 /** GNU parallel has no limit in percent below the median either. */
 function parseTimeout(text: string): TimeoutOption {
   const [, percent] = /^(\d{1,7})%$/.exec(text) ?? [];
-  if (percent === undefined) return { timeLimitMs: parseDuration(text) };
+  if (percent === undefined) return { timeLimitMs: parseTimeLimit(text) };
   if (Number(percent) > 100) return { timeLimitPercent: Number(percent) };
   throw new InvalidArgumentError("expected more than 100% of the median, such as 200%, or a duration such as 60");
 }
 
 /** The halt rule of a batch of so many tasks. */
 export function haltOf(
-  { halt, maxFails }: ParallelOptions & { readonly maxFails?: number },
+  { halt, maxFails, open }: ParallelOptions & { readonly maxFails?: number; readonly open?: boolean },
   tasks: number,
 ): Pick<Submission, "halt" | "maxFails"> {
   if (halt !== undefined && maxFails !== undefined)
     throw badInput("--halt and --max-fails exclude each other: --max-fails 2 is --halt soon,fail=3");
   const { rule, percent } = halt ?? {};
+  if (open === true && percent !== undefined)
+    throw badInput(
+      `--halt ${rule?.on}=${percent}%: a job with --open has no number of tasks yet; give a count, such as soon,fail=3`,
+    );
   const count = percent === undefined ? rule?.count : Math.max(1, Math.ceil((tasks * percent) / 100));
   return {
     ...(maxFails === undefined ? {} : { maxFails }),
@@ -317,9 +321,18 @@ const HINTS: Readonly<Record<string, string>> = {
   "--bar, --eta, --progress": "leave it out: a terminal always shows progress",
   "--block, --pipe, --pipepart, --pipe-part, --spreadstdin, --recstart, --recend, --round-robin, --roundrobin, --tee, --cat, --fifo":
     "laboro does not split input: split it into files, and give the files as entries",
-  "--citation, --will-cite, --no-notice": "leave it out: laboro prints no such notice",
+  "--citation, --will-cite, --wc, --bibtex, --no-notice": "leave it out: laboro prints no such notice",
+  "--csv": "use --colsep , which reads no quotes; or make a JSON array, for --from-json",
+  "--delay": "on submit: laboro limit set NAME --rate 1/2s, and --limit NAME",
+  "-j, --jobs": "on submit: --max-running N; the slots are the workers', see laboro worker --slots",
+  "--joblog": "on submit: laboro tasks JOB --json, once it has ended",
+  "--load, --memfree": "on submit: the workers have them, as laboro worker --max-load and --min-memory",
   "--dryrun, --dr": "use --dry-run",
   "--files, --res": "use --results DIR, or laboro logs JOB.TASK",
+  "-k, --keep-order, --no-keep-order, --results, --tag-output": "on submit: laboro logs JOB, which is in order",
+  "--group-by": "group the list before, with one line per group; -n N gives each task N values",
+  "--skip-first-line": "use tail -n +2 FILE | laboro run, or --header : which reads names from it",
+  "--tmux, --tmuxpane": "use laboro logs -f JOB, or laboro run --line-buffer",
   "--group, --silent": "leave it out: output is grouped by task",
   "--halt-on-error": "use --halt",
   "--keeporder": "use --keep-order",
@@ -339,7 +352,7 @@ const HINTS: Readonly<Record<string, string>> = {
   "--trim": "trim the list before: sed 's/^ *//'",
   "--wd, --workdir": "use --dir DIR",
   "-E, -J, -l, -p, -s, -x, --arg-file-sep, --arg-sep, --color, --compress, --eof, --filter": NO_MATCH,
-  "--hostgroup, --interactive, --max-chars, --max-line-length-allowed, --parens, --process-slot-var, --profile, --session":
+  "--embed, --hostgroup, --interactive, --max-chars, --max-line-length-allowed, --parens, --process-slot-var, --profile, --session":
     NO_MATCH,
   "--shell-quote, --sql, --template, --tmpl": NO_MATCH,
   "--tempdir, --tmpdir, --tty": NO_MATCH,

@@ -27,14 +27,14 @@ export function recipeOf(
     ...(several === undefined ? {} : { several }),
     dir: options.dir ?? process.cwd(),
     ...(options.env.length === 0 ? {} : { env: environmentOf(options.env) }),
-    ...(options.stdin === undefined ? {} : { stdin: readInput(options.stdin) }),
+    ...(options.stdin === undefined ? {} : { stdin: readInput(options.stdin, "--stdin") }),
   };
   if (options.script !== undefined) {
     const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
     if (file !== undefined) throw badInput(`--${file} cannot be used with --script: let the script write the file`);
     return {
       kind: "script",
-      content: readInput(options.script),
+      content: readInput(options.script, "--script"),
       type,
       args: filled,
       ...processOptions,
@@ -72,8 +72,11 @@ function environmentOf(given: readonly string[]): Record<string, string> {
   for (const text of given) {
     const equals = text.indexOf("=");
     const name = equals < 0 ? text : text.slice(0, equals);
+    if (!/^[A-Za-z_]\w*$/.test(name))
+      throw badInput(`--env ${text}: expected NAME=VALUE or the NAME of a variable, such as LANG=C`);
     const value = equals < 0 ? process.env[name] : text.slice(equals + 1);
-    if (value === undefined) throw badInput(`--env ${name}: this variable is not set here; give ${name}=VALUE`);
+    if (value === undefined)
+      throw badInput(`--env ${name}: this variable is not set here; give its value, such as ${name}=1`);
     env[name] = value;
   }
   return env;

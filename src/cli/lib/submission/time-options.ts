@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
 import { IF_EXISTS, type IfExists } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
-import { parseDuration, parseKeep, parseTime } from "../option-parsers.js";
+import { decimal, parseDuration, parseKeep, parseTime, textLike } from "../option-parsers.js";
 
 export interface TimeOptions {
   readonly retryWait?: number;
@@ -31,7 +31,7 @@ export function addDelayAndKeyOptions(command: Command): Command {
       "start no earlier than this: 2026-12-24T18:00, local time here, or with +01:00 or Z",
       parseTime,
     )
-    .option("--key <key>", "one job at a time has this key, until it ends: see --if-exists")
+    .option("--key <key>", "one job at a time has this key, until it ends: see --if-exists", parseKey)
     .option("--key-for <duration>", "the job has its key for so long after its end as well", parseDuration)
     .addOption(
       new Option(
@@ -47,9 +47,9 @@ export function addDelayAndKeyOptions(command: Command): Command {
 export function addRetryAndKeepOptions(command: Command): Command {
   return command
     .option("--retry-wait <duration>", "wait so long before the first retry (default: 1s)", parseDuration)
-    .option("--retry-factor <n>", "each wait is so many times the one before (default: 2)", parseDecimal)
+    .option("--retry-factor <n>", "each wait is so many times the one before (default: 2)", decimal(1.5, 1, 100))
     .option("--retry-max <duration>", "the longest wait before a retry (default: 1m)", parseDuration)
-    .option("--retry-jitter <part>", "the part of each wait that is random, 0 to 1 (default: 0)", parseDecimal)
+    .option("--retry-jitter <part>", "the part of each wait that is random, 0 to 1 (default: 0)", decimal(0.2, 0, 1))
     .option(
       "--retry-on <ends>",
       "retry only these ends: exit codes (137 is SIGKILL), timeout, names of a handler's errors: 75,timeout",
@@ -64,14 +64,11 @@ export function addRetryAndKeepOptions(command: Command): Command {
     .option("--keep-failed <duration>", "the same where it did not succeed (default: as --keep)", parseKeep);
 }
 
-function parseDecimal(text: string): number {
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
-  throw new InvalidArgumentError("expected a number");
-}
+const parseKey = textLike("nightly", "at most 200 printable ASCII characters without blanks", /^[\x21-\x7e]{1,200}$/);
 
 function parseEnds(text: string): readonly (number | string)[] {
   const ends = text.split(",").map((one) => one.trim());
-  if (ends.includes("")) throw new InvalidArgumentError("expected exit codes or names: 75,137");
+  if (ends.includes("")) throw new InvalidArgumentError("expected exit codes or names, such as 75,timeout");
   return ends.map((one) => (/^-?\d+$/.test(one) ? exitCode(Number(one), one) : one));
 }
 
