@@ -31,6 +31,8 @@ interface ResultsQuery {
 }
 
 interface EndedPage {
+  /** What the tasks of that job call. */
+  readonly service?: string | undefined;
   readonly tasks: readonly EndedTask[];
   readonly next?: TaskIndex;
 }
@@ -73,7 +75,7 @@ export class HandlerMessages {
     const maxValue = limit === 1 ? MAX_VALUE : LISTED_VALUE;
     const { results, next } = await store.results(of, { from, limit: limit ?? PAGE, maxValue });
     const tasks = results.map((result) => ({ ...result, number: spec ? taskNumber(spec, result.index) : 0 }));
-    return next === undefined ? { tasks } : { tasks, next };
+    return { service: spec?.requirement.service, tasks, ...(next === undefined ? {} : { next }) };
   }
 }
 

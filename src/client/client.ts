@@ -1,6 +1,6 @@
 /** The client API: jobs, services, events. */
 import { badInput, LaboroError } from "../base/errors.js";
-import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
+import type { EventBody, OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import type { AllocatorInput } from "../model/allocation.js";
 import type { Submission } from "../model/job-input.js";
 import type { JobProgress } from "../model/outcome.js";
@@ -65,11 +65,16 @@ export interface AddOptions
 }
 
 /** What happened at the broker. `missed`: events before this one are no longer kept, the state has to be read again. */
-export type BrokerEvent = Omit<OperationOutput<"events">["events"][number], "kind" | "progress"> & {
-  readonly kind: OperationOutput<"events">["events"][number]["kind"] | "missed";
-  /** What the handler gave as its progress. */
-  readonly progress?: unknown;
-};
+export type BrokerEvent = { readonly id: number; readonly at: number } & (
+  | Exclude<EventBody, { kind: "task-progress" }>
+  | (Omit<Progressed, "progress"> & {
+      /** What the handler gave as its progress. */
+      readonly progress: unknown;
+    })
+  | { readonly kind: "missed" }
+);
+
+type Progressed = Extract<EventBody, { kind: "task-progress" }>;
 
 /** Which events. */
 export interface EventOptions {
@@ -272,7 +277,7 @@ export class Client {
       }
       if (page.missed) yield { id: last, at: Date.now(), kind: "missed" };
       for (const { progress, ...event } of page.events)
-        yield progress === undefined ? event : { ...event, progress: JSON.parse(progress) as unknown };
+        yield { ...event, ...(progress !== undefined && { progress: JSON.parse(progress) }) } as BrokerEvent;
       last = page.last;
     }
   }

@@ -7,16 +7,20 @@ import type { JobEnd } from "../model/job.js";
 import type { EndedTask, OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import type { OutputPiece } from "../model/store.js";
-import { asBuffer, decodeOutput, type TaskDefinition } from "../model/task-definition.js";
+import { asBuffer, decodeOutput, type TaskDefinition, type TaskEnding } from "../model/task-definition.js";
 import type { CallOptions, Client } from "./client.js";
 
 /** All that the broker says of a job: state, counters, limits, times. */
 export type JobInfo = OperationOutput<"job">;
 type ListedTask = OperationOutput<"tasks">["tasks"][number];
 
-/** How a task ended. `value` is what its handler returned, `thrown` what it threw; `error` is one line for people. */
-export type TaskResult<Output = Buffer> = Omit<ListedTask, "value"> &
-  Pick<EndedTask, "output"> & { readonly value?: Output; readonly thrown?: Error };
+/**
+ * How a task ended. After `state === "succeeded"`, `value` is what its handler returned, empty where a program ran; else `thrown` is what
+ * it threw, and `error` one line for people.
+ */
+export type TaskResult<Output = Buffer> = Omit<ListedTask, "value" | "state"> &
+  Pick<EndedTask, "output"> &
+  TaskEnding<Output>;
 
 /** One time for all steps of a call. */
 function timeLeft({ timeoutMs, signal }: CallOptions): () => CallOptions {
@@ -105,29 +109,56 @@ export class JobHandle<Output = Buffer> {
   }
 
   async #outcome(task: ListedTask, options: CallOptions): Promise<Output> {
-    const { index, number, error, state } = task;
-    if (state === "succeeded") return this.#decode(await this.#bytes(task, options));
-    const thrown = errorFromValue(await this.#value(task, options));
-    if (state === "failed") throw new TaskFailed(this.id, index, error ?? `task ${number} has failed`, thrown);
-    throw new LaboroError("LABORO_TASK_CANCELLED", `task ${number} of job ${this.id} was cancelled`, { cause: thrown });
+    if (task.state === "succeeded") return this.#decode(await this.#bytes(task, options));
+    throw await this.#failure(task, options);
+  }
+
+  async #failure(task: ListedTask, options: CallOptions): Promise<LaboroError> {
+    const { number, state, error = `task ${number} has failed` } = task;
+    const cause = errorFromValue(await this.#value(task, options));
+    if (state === "failed") return new TaskFailed(this.id, task, error, cause);
+    return new LaboroError("LABORO_TASK_CANCELLED", `task ${number} of job ${this.id} was cancelled`, { cause });
   }
 
   async #noResult(index: number, options: CallOptions): Promise<LaboroError> {
-    const { count, reason } = await this.info(options);
+    const { count, reason, after } = await this.info(options);
     if (index >= count) return badInput(`index: job ${this.id} has ${count} tasks, the last has index ${count - 1}`);
-    const why = reason === undefined ? "" : `: ${reason}`;
-    return new LaboroError("LABORO_TASK_CANCELLED", `a task of job ${this.id} was cancelled before it ran${why}`);
+    const cancelledFor = after.find(({ job, any }) => !any && reason?.match(/\bjob (\d+)/)?.[1] === String(job));
+    const cause = cancelledFor && (await this.#failureOf(cancelledFor, index, options));
+    const why =
+      cause instanceof TaskFailed ? `task ${cause.number} of job ${cause.job} failed: ${cause.message}` : reason;
+    const text = `a task of job ${this.id} was cancelled before it ran${why === undefined ? "" : `: ${why}`}`;
+    return new LaboroError("LABORO_TASK_CANCELLED", text, cause && { cause });
+  }
+
+  /** Why the job that this one came after did not succeed; with `each` why its task at `index` did not. */
+  async #failureOf(
+    { job, each }: JobInfo["after"][number],
+    index: number,
+    options: CallOptions,
+  ): Promise<Error | undefined> {
+    const from = each === true ? index : 0;
+    const other = new JobHandle(this.#client, job);
+    try {
+      const input = { job, from, limit: 1, values: true, state: ["failed" as const] };
+      const [task] = (await this.#read("tasks", input, options)).tasks;
+      if (task !== undefined && (each !== true || task.index === index)) return await other.#failure(task, options);
+      return await other.#noResult(from, options);
+    } catch (cause) {
+      // It may have been removed.
+      if (cause instanceof LaboroError && cause.code === "LABORO_NO_SUCH_JOB") return undefined;
+      throw cause;
+    }
   }
 
   async #decoded(
     { value: _, ...task }: ListedTask & Partial<EndedTask>,
     options: CallOptions,
   ): Promise<TaskResult<Output>> {
-    if (task.valueBytes === undefined && _ === undefined) return task;
+    const { state, ...rest } = task;
     const value = await this.#value({ ...task, ...(_ && { value: _ }) }, options);
-    if (task.state === "succeeded") return { ...task, value: this.#decode(value) };
-    const thrown = errorFromValue(value);
-    return thrown === undefined ? task : { ...task, thrown };
+    if (state === "succeeded") return { ...rest, state, value: this.#decode(value) };
+    return { ...rest, state, thrown: errorFromValue(value) ?? new Error(task.error ?? state) };
   }
 
   /** A lost connection does not end it: what only reads is asked again on the next one. */

@@ -39,11 +39,19 @@ export class TaskFailed extends LaboroError {
   readonly job: number;
   /** The place of the task in its job, from 0. */
   readonly index: number;
+  /** The number of the task that users see. */
+  readonly number: number;
 
-  constructor(job: number, index: number, message: string, cause: Error | undefined) {
+  constructor(
+    job: number,
+    { index, number }: { readonly index: number; readonly number: number },
+    message: string,
+    cause: Error | undefined,
+  ) {
     super("LABORO_TASK_FAILED", message, cause === undefined ? undefined : { cause });
     this.job = job;
     this.index = index;
+    this.number = number;
   }
 }
 

@@ -3,7 +3,6 @@
  * this module loads neither. Inputs and results are sent as JSON, or as bytes if the schema is `bytes`.
  */
 import { type ErrorCode, LaboroError } from "../base/errors.js";
-import type { TaskEnd } from "./outcome.js";
 
 /** What zod, valibot, arktype and others implement: https://standardschema.dev. */
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -87,25 +86,34 @@ export interface HandlerContext {
   progress(value: unknown): void;
   /** Writes a line to the task's output. Values other than text are formatted as by console.log. */
   log(...values: readonly unknown[]): void;
-  /** The results of the jobs that this job depends on, or of one of them, in order. */
+  /** The results of the jobs of this task that this job depends on, or of one of them, in order. */
   results<Output>(task: TaskDefinition<unknown, Output, unknown>, job?: number): AsyncIterable<TaskOutcome<Output>>;
 }
 
-/** How a task ended, with what its handler returned. */
-export interface TaskOutcome<Output> {
+/** What a task's handler returned, or what it threw. */
+export type TaskEnding<Output> =
+  | {
+      readonly state: "succeeded";
+      /** What the handler returned. */
+      readonly value: Output;
+      readonly thrown?: undefined;
+    }
+  | {
+      readonly state: "failed" | "cancelled";
+      readonly value?: undefined;
+      /** What the handler threw; where it threw nothing (a time limit, a lost worker), an error with the reason. */
+      readonly thrown: Error;
+    };
+
+/** How a task ended, with what its handler returned or threw. */
+export type TaskOutcome<Output> = {
   /** The number of the job. */
   readonly job: number;
   /** The place of the task in its job, from 0. */
   readonly index: number;
   /** The number that people see. */
   readonly number: number;
-  /** How it ended. */
-  readonly state: TaskEnd;
-  /** Of a task that succeeded. */
-  readonly value?: Output;
-  /** What the handler of a failed task threw. */
-  readonly error?: Error;
-}
+} & TaskEnding<Output>;
 
 /** Defines a task. The types come from the schemas, or are given: `defineTask<{ file: string }, number>("count")`. */
 export function defineTask<Input = unknown, Output = unknown, Parsed = Input>(

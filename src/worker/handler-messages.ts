@@ -54,7 +54,7 @@ export class HandlerMessages {
 
   readonly fetchResults: FetchResults = async (job, of, from, limit) => {
     const answer = await this.#ask((id) => ({ type: "GET_RESULTS", id, job, of: JobId(of), from, limit }));
-    return answer.type === "RESULTS" ? { tasks: answer.tasks, next: answer.next } : { tasks: [], next: undefined };
+    return answer.type === "RESULTS" ? answer : { tasks: [] };
   };
 
   async getFile(job: JobId, file: number, from: number): Promise<Uint8Array> {

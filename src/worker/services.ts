@@ -34,6 +34,8 @@ export interface ServiceReply {
 export type CallInfo = Pick<HandlerContext, "job" | "index" | "number" | "attempt" | "key" | "deadline" | "after">;
 
 export interface ResultsPage {
+  /** What the tasks of the job call. */
+  readonly service?: string | undefined;
   readonly tasks: readonly {
     readonly index: number;
     readonly number: number;
@@ -151,6 +153,8 @@ export class ServiceCall implements HandlerContext {
       let from: number | undefined = 0;
       while (from !== undefined) {
         const page: ResultsPage = await this.port.results(job, from);
+        // Another task's job: its values have other types.
+        if (page.service !== task.name) break;
         for (const one of page.tasks) {
           const large = one.value === undefined && one.valueBytes !== undefined;
           const value = large ? (await this.port.results(job, one.index, 1)).tasks[0]?.value : one.value;
@@ -200,9 +204,9 @@ function outcomeOf<Output>(
   job: number,
   { index, number, state, value, error }: ResultsPage["tasks"][number],
 ): TaskOutcome<Output> {
-  const common = { job, index, number, state };
-  if (state === "succeeded") return { ...common, value: decodeOutput(task, value) as Output };
-  return { ...common, error: errorFromValue(value) ?? new Error(error ?? state) };
+  const common = { job, index, number };
+  if (state === "succeeded") return { ...common, state, value: decodeOutput(task, value) as Output };
+  return { ...common, state, thrown: errorFromValue(value) ?? new Error(error ?? state) };
 }
 
 /** A handler and where its answer goes, where a task calls it: into the result as its value, or into the output. */

@@ -77,9 +77,11 @@ describe("laboro submit", () => {
     await shop.laboro(["submit", "--", "sh", "-c", "exit 1"]);
     await shop.laboro(["submit", "--after", "any:last", "true"]);
     expect(await shop.client.job(2).wait()).toBe("succeeded");
-    const { code, stderr } = await shop.laboro(["submit", "--after", "1", "true"]);
-    expect(code).toBe(1);
-    expect(stderr).toContain("LABORO_JOB_ENDED");
+    await shop.laboro(["submit", "--after", "1", "true"]);
+    expect(await shop.client.job(3).info()).toMatchObject({
+      state: "cancelled",
+      reason: expect.stringMatching(/^job 1,/),
+    });
   });
 
   it("takes a file of tasks that wait for each other", async () => {

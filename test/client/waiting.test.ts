@@ -95,7 +95,7 @@ describe("events()", () => {
     })();
     const ended = (job: number): Promise<boolean> =>
       until(`job ${job} has ended`, () => seen.some((event) => event.kind === "job-ended" && event.job === job));
-    const kinds = () => seen.splice(0).map(({ kind, job }) => `${kind} ${job ?? ""}`.trim());
+    const kinds = () => seen.splice(0).map((event) => ("job" in event ? `${event.kind} ${event.job}` : event.kind));
     await until("it reads", async () => {
       await (await client.add(work, 1)).result();
       return seen.length > 0;

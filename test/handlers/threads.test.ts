@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, it } from "vitest";
-import { bytes, defineTask, type TaskFailed } from "../../src/entries/client.js";
+import { type BrokerEvent, bytes, defineTask, type TaskFailed } from "../../src/entries/client.js";
 import type { ThreadOptions, Worker, WorkerOptions } from "../../src/entries/worker.js";
 import { ownBytes } from "../../src/worker/threads/index.js";
 import { openShop, resultsOf, type Shop } from "../client/shop.js";
@@ -118,8 +118,9 @@ describe.each([
     };
     expect(await job.result()).toEqual(context);
     expect(await job.text(0)).toBe("half of { it: 1 }\n");
-    const seen = [(await first).value, (await events.next()).value];
-    while (seen.at(-1)?.kind !== "job-ended" || seen.at(-1)?.job !== job.id) seen.push((await events.next()).value);
+    const seen = [(await first).value];
+    const ended = (event: BrokerEvent | undefined) => event?.kind === "job-ended" && event.job === job.id;
+    while (!ended(seen.at(-1) ?? undefined)) seen.push((await events.next()).value);
     expect(seen).toContainEqual(
       expect.objectContaining({ kind: "task-progress", job: job.id, number: 1, progress: { done: 0.5 } }),
     );

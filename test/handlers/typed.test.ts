@@ -218,16 +218,62 @@ describe("a job that comes after others", () => {
     const parts = await client.addMany(work, [0, 1, 2]);
     const strict = await client.add(total, null, { after: parts });
     const lenient = await client.add(total, null, { after: { job: parts, any: true } });
-    await expect(strict.result()).rejects.toMatchObject({
-      ...{ code: "LABORO_TASK_CANCELLED", message: expect.stringMatching(/job 1, which it waits for, failed/) },
+    const cancelled = (job: number) => ({
+      code: "LABORO_TASK_CANCELLED",
+      message: `a task of job ${job} was cancelled before it ran: task 2 of job 1 failed: no square of one`,
+      cause: expect.objectContaining({ job: 1, number: 2, cause: expect.objectContaining({ code: "EONE" }) }),
     });
+    await expect(strict.result()).rejects.toMatchObject(cancelled(strict.id));
     expect(await lenient.result()).toBe(1);
-    expect(seen.map(({ index, value, error }) => [index, value?.square, error])).toEqual([
+    expect(seen.map(({ index, value, thrown }) => [index, value?.square, thrown])).toEqual([
       [0, 0, undefined],
       [1, undefined, expect.objectContaining({ name: "TypeError", message: "no square of one", code: "EONE" })],
       [2, 2, undefined],
     ]);
-    await expect(client.add(total, null, { after: parts })).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
+    // One that is added later ends in the same way, and so does what comes after a cancelled one.
+    const late = await client.add(total, null, { after: parts });
+    await expect(late.result()).rejects.toMatchObject(cancelled(late.id));
+    const next = await client.add(total, null, { after: late });
+    await expect(next.result()).rejects.toMatchObject({
+      ...{ code: "LABORO_TASK_CANCELLED", cause: expect.objectContaining(cancelled(late.id)) },
+    });
+  });
+
+  it("gets the results of the jobs of one task, each with the type of that task", async () => {
+    const { client, worker } = await openShop();
+    const one = worker({ slots: 4 });
+    const name = defineTask<string, string>("name");
+    one.handle(work, (n) => ({ square: n * n }));
+    one.handle(name, (text) => text.toUpperCase());
+    one.handle(total, async (_input, { results }) => {
+      let sum = 0;
+      for await (const one of results(work)) if (one.state === "succeeded") sum += one.value.square;
+      for await (const one of results(name)) if (one.state === "succeeded") sum += one.value.length;
+      for await (const _ of results(defineTask("none"))) sum = Number.NaN;
+      return sum;
+    });
+    const after = [
+      await client.add(name, "abc"),
+      await client.addMany(work, [1, 2]),
+      await client.submit({ recipe: { kind: "command", argv: ["true"] } }),
+    ];
+    expect(await (await client.add(total, null, { after })).result()).toBe(5 + 3);
+  });
+
+  it("of which one task comes after one of each other job fails with the reason of that one", async () => {
+    const { client, worker } = await openShop();
+    const one = worker({ slots: 4 });
+    one.handle(work, (n) => {
+      if (n > 0) throw new RangeError(`no square of ${n}`);
+      return { square: 0 };
+    });
+    one.handle(total, () => 7);
+    const parts = await client.addMany(work, [0, 1, 2]);
+    const job = await client.addMany(total, [null, null, null], { after: { job: parts, each: true } });
+    expect(await job.result({ index: 0 })).toBe(7);
+    await expect(job.result({ index: 2 })).rejects.toMatchObject({
+      ...{ message: expect.stringContaining("task 3 of job 1 failed: no square of 2"), cause: { index: 2 } },
+    });
   });
 
   it("cannot read the results of jobs that it did not come after", async () => {

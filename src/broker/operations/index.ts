@@ -122,6 +122,8 @@ export const OPERATIONS = {
   loginLink,
 } as const;
 
+export type { EventBody } from "../events.js";
+
 export type OperationName = keyof typeof OPERATIONS;
 /** As a caller writes it. */
 export type OperationInput<Name extends OperationName> = WrittenType<(typeof OPERATIONS)[Name]["input"]>;

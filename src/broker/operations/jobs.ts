@@ -12,7 +12,7 @@ import type { Write, WriteResult } from "../../model/store.js";
 import type { TransactionSubmission } from "../../model/store-group.js";
 import type { Role } from "../access/tokens.js";
 import type { Core } from "../core.js";
-import { endsOf, refuseFailedDependencies } from "../dependencies.js";
+import { endsOf } from "../dependencies.js";
 import { tasksAtPeers } from "../group/group-view.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
@@ -61,7 +61,8 @@ async function submitJob(
   // What it depends on may have failed since it was submitted for the first time.
   const before = await submittedBefore(core, spec);
   if (before !== undefined) return { job: before };
-  refuseFailedDependencies(spec.after, await endsOf(core, others));
+  // One that has failed already cancels the job, as one does that fails later.
+  await endsOf(core, others);
   await checkEach(core, spec);
   const result = await commitSubmit(core, submitWrite(core, spec, entries));
   if (result.op === "duplicate") return existing(result, spec);

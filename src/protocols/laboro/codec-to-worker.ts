@@ -159,16 +159,16 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
   RESULTS: {
     number: 34,
     write: (m) => {
-      const row = [34, m.id, m.tasks.map((task) => writeEnded(JobId(0), task))];
-      if (m.next === undefined && m.refused === undefined) return row;
-      return [...row, m.next ?? null, ...(m.refused === undefined ? [] : [clipped(m.refused)])];
+      const row = [34, m.id, m.tasks.map((task) => writeEnded(JobId(0), task)), m.service ?? null, m.next ?? null];
+      return m.refused === undefined ? row : [...row, clipped(m.refused)];
     },
     read: (row) => ({
       type: "RESULTS",
       id: count(row[1], "id"),
       tasks: rows(row[2], "tasks", readEnded),
-      ...(absent(row[3]) ? {} : { next: count(row[3], "next") }),
-      ...(absent(row[4]) ? {} : { refused: text(row[4], "refused") }),
+      ...(absent(row[3]) ? {} : { service: name(row[3], "service") }),
+      ...(absent(row[4]) ? {} : { next: count(row[4], "next") }),
+      ...(absent(row[5]) ? {} : { refused: text(row[5], "refused") }),
     }),
   },
   FILE: {

@@ -223,10 +223,11 @@ export type ToWorker =
       readonly body: Uint8Array;
       readonly deadline: number;
     }
-  /** The answer to GET_RESULTS: a page of results, or why there is none. */
+  /** The answer to GET_RESULTS: a page of results, or why there is none. `service`: what the tasks of that job call. */
   | {
       readonly type: "RESULTS";
       readonly id: number;
+      readonly service?: string | undefined;
       readonly tasks: readonly EndedTask[];
       readonly next?: TaskIndex | undefined;
       readonly refused?: string | undefined;

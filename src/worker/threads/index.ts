@@ -155,7 +155,7 @@ class HandlerThread {
       case "results": {
         const { query, job, from, limit } = message;
         port.results(job, from, limit).then(
-          ({ tasks, next }) => this.#send({ type: "page", query, page: { tasks, next } }),
+          ({ service, tasks, next }) => this.#send({ type: "page", query, page: { service, tasks, next } }),
           (cause: unknown) => this.#send({ type: "page", query, page: { error: describeError(cause) } }),
         );
       }
