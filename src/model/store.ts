@@ -192,8 +192,8 @@ export type Write =
       readonly idCount: number;
     }
   /**
-   * Delayed jobs whose time has come are no longer `delayed`, the earliest first and at most `max`: `clock` decides for those with a
-   * named time, `steady` for those with `delayMs` (broker/delayed-jobs.ts).
+   * Delayed jobs whose time has come become ordinary jobs, earliest first, at most `max`. `clock` is the time for jobs
+   * with a named time, `steady` for those with `delayMs` (broker/delayed-jobs.ts).
    */
   | { readonly op: "promote"; readonly clock: number; readonly steady: number; readonly max: number }
   /**
@@ -203,7 +203,7 @@ export type Write =
   | { readonly op: "remove"; readonly job: JobId }
   /**
    * Store a small text under a key: the config pushed to workers, their standing, the tokens of a group. `null` deletes
-   * it. With `version` only where that is the current version, 0 for none; each change raises it by one.
+   * it. With `version`, only if that is the current version (0: none). Each change increments it.
    */
   | {
       readonly op: "put";
@@ -213,8 +213,8 @@ export type Write =
       readonly version?: number;
     }
   /**
-   * Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end, and none of
-   * an attempt whose result has its `output`.
+   * Bytes of output, synced before anything of this batch is committed. Not after the end of the attempt, and not if
+   * its result has `output`.
    */
   | { readonly op: "output"; readonly chunks: readonly OutputChunk[] }
   /** Changes of schedules, each with the writes of its run. */
@@ -227,8 +227,8 @@ export interface Progress {
 }
 
 /**
- * One per write, in order. `lost`: the task range does not belong to this epoch any more; nothing was changed.
- * `mayLease`: another lease of this job would grant something now.
+ * One per write, in order. `lost`: the task range no longer belongs to this epoch; nothing was changed. `mayLease`:
+ * another lease of this job would grant something now.
  */
 export type WriteResult =
   /** `replaced` is the job that had the key, with its progress after the cancel. */
@@ -238,14 +238,14 @@ export type WriteResult =
       readonly taskRange?: TaskRange;
       readonly replaced?: { readonly job: JobId; readonly progress?: Progress };
     }
-  /** Of a submit: the job that was made before. `byKey`: it has the same `key`. */
+  /** Of a submit: the existing job. `byKey`: it has the same `key`. */
   | { readonly op: "duplicate"; readonly job: JobId; readonly byKey?: true }
   | {
       readonly op: "lease";
       readonly job: JobId;
       readonly taskRanges: readonly TaskRange[];
       readonly mayLease: boolean;
-      /** A limit left less than was asked for. Without a name it is the job's own `maxRunning`. */
+      /** A limit permits less than was requested. Without a name it is the job's own `maxRunning`. */
       readonly limited?: LeaseLimit;
     }
   /** With the entries of the tasks, if the job has entries. */
@@ -256,11 +256,11 @@ export type WriteResult =
   | { readonly op: "adopt"; readonly taskRanges: readonly ClaimedRange[] }
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }
-  /** `job` as it is now; absent where there is none. `progress` if it has ended, now or before. */
+  /** `job` as it is now; absent if there is none. `progress` if it has ended, now or before. */
   | { readonly op: "edit"; readonly job?: Job; readonly refused?: EditRefusal; readonly progress?: Progress }
   /**
-   * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: an
-   * error for the caller (LABORO_BAD_INPUT). The batch is not rolled back for it, because it contains other writes.
+   * `job` as it is now; absent if there is none. `count` tasks run again. `refused`: why nothing was changed, an error
+   * for the caller (LABORO_BAD_INPUT). The batch is not rolled back, because it contains other writes.
    */
   | {
       readonly op: "rerun";
@@ -272,13 +272,13 @@ export type WriteResult =
   | { readonly op: "promote"; readonly jobs: readonly Job[] }
   /** `more`: the job is still there, and another write removes more of it. */
   | { readonly op: "remove"; readonly removed: boolean; readonly more?: true }
-  /** `version` is the current one: the new one where the text was stored, 0 where there is none. */
+  /** `version`: the current one, which is the new one if the text was stored; 0 if there is none. */
   | { readonly op: "put"; readonly stored: boolean; readonly version: number }
   | { readonly op: "output" }
   /** One for each change, in order. */
   | { readonly op: "schedule"; readonly changes: readonly ScheduleChangeResult[] };
 
-/** Why an edit has changed nothing: the job has ended, is not open, or had another number of tasks than was expected. */
+/** Why an edit has changed nothing: the job has ended, is not open, or does not have the expected number of tasks. */
 export type EditRefusal = "ended" | "closed" | "count";
 
 export function editRefusal(
@@ -292,7 +292,7 @@ export function editRefusal(
 
 export interface LeaseLimit {
   readonly limit?: string;
-  /** Its rate allows another start in so many milliseconds; absent where it waits for the end of a task. */
+  /** In how many milliseconds its rate permits another start; absent if it waits for the end of a task. */
   readonly nextMs?: number;
 }
 
@@ -308,22 +308,22 @@ export interface RecoveredState {
   readonly identity: string;
   readonly epoch: Epoch;
   /**
-   * Only if one broker owns the store: it may number new jobs from here on. Then decisions about a new job can be in
-   * the same batch as its submission.
+   * Only if one broker owns the store: the next free job number, which the broker may assign. Then decisions about a
+   * new job can be in the same batch as its submission.
    */
   readonly nextJob?: JobId;
   /** Every job that has not ended and is not delayed. */
   readonly jobs: readonly Job[];
   readonly taskRanges: readonly ClaimedRange[];
-  /** The starts within the intervals of limits, where one broker has the store to itself. */
+  /** Starts within the intervals of limits, if one broker owns the store. */
   readonly limitStarts?: readonly LimitStart[];
 }
 
-/** What a worker remembers of the store that it last worked for. */
+/** What a worker remembers of the store of its last broker. */
 export interface RememberedStore {
   readonly identity: string;
   readonly epoch: Epoch;
-  /** The highest job number of its tasks; 0 for none. */
+  /** The highest job number of its tasks; 0 if it had none. */
   readonly job: JobId;
   readonly acceptedBy?: string | undefined;
 }
@@ -341,7 +341,7 @@ export interface JobPage {
 
 /** Which output to read. */
 export interface OutputOptions {
-  /** The latest attempt with output if absent. */
+  /** If absent, the latest attempt with output. */
   readonly attempt?: Attempt;
   readonly from: number;
   /** At most this many bytes of output. */
@@ -379,15 +379,15 @@ export interface EndCounts {
   readonly cancelled: number;
 }
 
-/** What the last attempts of ended tasks used that took about as long. */
+/** What the last attempts of ended tasks used, for tasks of about the same duration. */
 export interface TaskUsage {
-  /** They took 2^(step/4) milliseconds or longer, and less than the next step. Less than one counts as one. */
+  /** A duration of 2^(step/4) ms up to that of the next step. Less than 1 ms counts as 1. */
   readonly step: number;
   readonly tasks: number;
   /** From start to end, all tasks together. */
   readonly runMs: number;
   readonly cpuMs: number;
-  /** The maximum of all tasks; 0 if it is not known. */
+  /** The maximum over all tasks; 0 if unknown. */
   readonly peakMemory: number;
   /** When the first of them started, in milliseconds since 1970. */
   readonly firstStart: number;

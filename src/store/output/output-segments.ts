@@ -1,15 +1,16 @@
 /**
- * The output of tasks, as one broker keeps it: `<directory>/<job>/<n>.seg`, append-only segments of checksummed records (segment-files.ts).
- * All calls are synchronous, as it runs in the store's own thread.
- * A chunk that is already stored is skipped, one that overlaps what is stored is cut to its new part, one that begins
- * beyond it leaves a gap. An append that fails leaves its job as it was: the file is cut back and the extents do not
- * know of it, so the same chunks can be given again.
- * States: working; or failed, after a sync that did not succeed for another reason than a full disk or a lack of descriptors. The system may have
- * dropped what it could not write and still show it, so nothing said afterwards would be true: every later append and
- * sync fails with the same error until the segments are opened again.
+ * The output of tasks at one broker: `<directory>/<job>/<n>.seg`, append-only segments of checksummed records
+ * (segment-files.ts). All calls are synchronous, because they run in the store's thread. A chunk that is already stored
+ * is skipped, one that overlaps stored output is cut to its new part, one that begins beyond it leaves a gap. A failed
+ * append leaves its job unchanged: the file is truncated, so the same chunks can be given again.
  *
- * A cache of open files by path. At its limit, it closes the least recently used file. Files are read and written at
- * explicit positions, so closing and reopening one changes nothing.
+ *   working   accepts chunks
+ *   failed    a sync has failed, other than for a full disk or a lack of descriptors. The system may have dropped
+ *             unwritten pages and still show them, so the state of the files is unknown: every later append and sync
+ *             fails with the same error until the segments are opened again
+ *
+ * Also a cache of open files by path. At its limit, it closes the least recently used file. Files are read and written
+ * at explicit positions, so closing and reopening one changes nothing.
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
@@ -92,7 +93,7 @@ export interface AttemptOutput {
   readonly job: JobId;
   readonly index: TaskIndex;
   readonly attempt: Attempt;
-  /** Where its output is, as stored with its result; absent while the attempt has not been released. */
+  /** The extents of its output, as stored with its result; absent until the attempt is released. */
   readonly reference?: Uint8Array;
 }
 
@@ -128,7 +129,7 @@ export class OutputSegments {
     return this.#files.count;
   }
 
-  /** The jobs of which there is output on disk. */
+  /** The jobs with output on disk. */
   jobs(): JobId[] {
     return [...this.#jobs].filter(([, job]) => job.directoryExists).map(([id]) => id);
   }
@@ -164,17 +165,17 @@ export class OutputSegments {
     }
   }
 
-  /** How much of an attempt is stored: the offset from which its worker goes on sending. */
+  /** How much of an attempt is stored: the offset from which its worker continues. */
   storedEnd(job: JobId, index: TaskIndex, attempt: Attempt): number {
     return this.#extents(job, index, attempt)?.end ?? 0;
   }
 
-  /** Where the attempt's output stands, to be kept with its result; undefined where it has none. */
+  /** The extents of the attempt's output, to be stored with its result; undefined if it has none. */
   reference(job: JobId, index: TaskIndex, attempt: Attempt): Uint8Array | undefined {
     return this.#extents(job, index, attempt)?.encode();
   }
 
-  /** Forgets where an attempt's output stands; its bytes stay, to be read by reference. */
+  /** Forgets the extents of an attempt. Its bytes stay and can be read by reference. */
   release(job: JobId, index: TaskIndex, attempt: Attempt): void {
     this.#jobs.get(job)?.attempts.delete(attemptKey(index, attempt));
   }
@@ -209,7 +210,10 @@ export class OutputSegments {
     });
   }
 
-  /** Once after a start, for a job that may go on: finds every attempt of it, which the caller then releases or keeps. */
+  /**
+   * Called once after a start, for a job that may continue: finds its attempts, which the caller then releases or
+   * keeps.
+   */
   recover(id: JobId): readonly SegmentDamage[] {
     const job = this.#jobs.get(id);
     if (job === undefined || !job.directoryExists) return [];
@@ -313,16 +317,17 @@ export class OutputSegments {
     try {
       fs.ftruncateSync(fd, job.size);
     } catch {
-      // The remains cannot be removed, so nothing may be written behind them. The error of the write itself is reported.
+      // The partial record cannot be removed, so nothing may be written after it. The caller gets the error of the
+      // write.
       job.segment++;
       job.size = 0;
     }
   }
 }
 
-// Which store the segments of a directory belong to: the file `store` in it names its identity. Segments that the store cannot know are
-// those of another store, or of jobs beyond its last number: it was restored from a copy, or its log was damaged. They are moved aside, so
-// that no job of this store is given their output.
+// The owner of the segments: the file `store` in their directory contains the store's identity. Segments of another
+// store, and of jobs beyond the store's last number, are unknown to it: it was restored from a copy, or its log was
+// damaged. They are moved aside, so that no job of this store gets their output.
 
 /** Returns a message for the operator and the highest job number among the unknown output, if there is any. */
 export function setAsideUnknownOutput(directory: string, identity: string, nextJob: number) {

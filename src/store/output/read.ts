@@ -1,13 +1,11 @@
 /**
- * The segments of one job and what is known of its attempts.
- * Records are appended to the newest segment; one that would grow past its size is followed by the next. An attempt's extents are
- * kept in memory from its first chunk until it is released. After a start the segments on disk are as they were left: `recover`
- * reads them once and rebuilds the extents of every attempt in them. A job that is appended to without that begins a
- * new segment, so that nothing is ever written behind a record cut off by a crash.
+ * The segments of one job, and the extents of its attempts. Records are appended to the newest segment until it is
+ * full. The extents of an attempt are in memory from its first chunk to its release. After a start, `recover` reads the
+ * segments on disk once and rebuilds all extents. If a job is appended to without that, it begins a new segment, so
+ * that nothing is written after a record cut off by a crash.
  *
  * Reading an attempt's output through its extents, a bounded page at a time. Pieces come in order of offset, neighbours
- * of one stream joined. Every offset passed over is named in a gap: `not stored` where it was never stored (past the cap),
- * `damaged` where it was and cannot be read any more.
+ * of one stream joined. A gap names skipped offsets: `not stored` (beyond the cap), or `damaged` on disk.
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
@@ -69,7 +67,7 @@ export class JobSegments {
     return numbers.sort((a, b) => a - b);
   }
 
-  /** Reads all segments, cuts what stands behind the last good record of the newest, and goes on there. */
+  /** Reads all segments, truncates the newest after its last good record, and continues there. */
   recover(open: (path: string) => number): readonly SegmentDamage[] {
     const damages: SegmentDamage[] = [];
     const segments = this.list();
@@ -120,7 +118,7 @@ export class JobSegments {
     return parts;
   }
 
-  /** The chunk's record stands at this position of the newest segment. */
+  /** Adds a record of the newest segment at this position. */
   addExtent(chunk: StoredChunk, position: number, length: number): void {
     const { offset } = chunk;
     const end = offset + chunk.bytes.length;
@@ -148,7 +146,7 @@ export class JobSegments {
     const end = chunk.offset + chunk.bytes.length;
     if (end <= extents.end) return;
     if (chunk.offset > extents.end) {
-      // Offsets are missing, and damage stands between: an extent over the damage lets a reader say so.
+      // Offsets are missing and damage lies between: an extent over the damage tells readers so.
       const damage = damages.at(-1);
       if (damage !== undefined && isBehind(damage, extents.list.at(-1))) {
         const { segment: where, at: position, bytes: length } = damage;
@@ -176,7 +174,7 @@ export interface OutputGap {
 export interface SegmentOutputPage {
   readonly pieces: readonly OutputPiece[];
   readonly gaps: readonly OutputGap[];
-  /** Where the next page begins; absent where nothing more is stored. */
+  /** The start of the next page; absent if nothing more is stored. */
   readonly next?: number;
 }
 

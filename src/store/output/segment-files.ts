@@ -1,17 +1,18 @@
 /**
- * One stored chunk of output, and its form in a record of a segment: the stream as one byte, then task index, attempt and
- * offset as varints, then the bytes themselves. One without bytes says that what stands before it of this attempt does not count.
- * The offset counts the attempt's output with both streams in one, in order of arrival. So one number says how much of
- * an attempt is stored, and reading by offset gives the streams interleaved as they came.
+ * A chunk of output as a record of a segment: the stream as one byte, then task index, attempt and offset as varints,
+ * then the bytes. A record without bytes voids everything before it of this attempt. Offsets count both streams
+ * together, in order of arrival. So one number says how much of an attempt is stored, and reading by offset interleaves
+ * the streams as they were written.
  *
- * Where an attempt's output is stored: a list of extents, in order of offset. An extent is a part of a segment together with the
- * offsets that it covers. It may contain records of other attempts, which a reader skips. Every offset it covers was stored there, so
- * what a reader does not find in it is damaged. Offsets covered by no extent were never stored.
- * Neighbouring records share an extent up to a size that keeps reading from the middle cheap. A list that grows long all the
- * same (an attempt that trickles between others) is thinned by joining neighbours, which bounds both the memory of a
- * running attempt and the reference in a result row.
+ * The place of an attempt's output: a list of extents, in order of offset. An extent is a part of a segment and the
+ * offsets that it covers. Records of other attempts in it are skipped. Every offset that it covers was stored there, so
+ * a missing one is damaged. Offsets outside of all extents were never stored. Neighbouring records share an extent up
+ * to a size that keeps reading from the middle cheap. A long list (an attempt that writes little by little between
+ * others) is thinned by joining neighbours. This bounds the memory of a running attempt and the reference in a result
+ * row.
+ *
  * The reference is varints: a form number, then for each extent: segment (as a difference), position (as a difference
- * within one segment), length, offsets left out before it, offsets covered.
+ * within one segment), length, offsets omitted before it, offsets covered.
  */
 import { badInput, LaboroError } from "../../base/errors.js";
 import {
@@ -60,7 +61,7 @@ export function recordSize(chunk: StoredChunk): number {
   return RECORD_HEADER + payloadSize(chunk);
 }
 
-/** Writes the chunk's record at `at` and says where it ends. */
+/** Writes the chunk's record at `at`. Returns its end. */
 export function writeChunk(buffer: Buffer, at: number, chunk: StoredChunk): number {
   const payload = at + RECORD_HEADER;
   buffer[payload] = chunk.stream === "stdout" ? 1 : 2;
@@ -71,7 +72,7 @@ export function writeChunk(buffer: Buffer, at: number, chunk: StoredChunk): numb
   return writeRecordHeader(buffer, at, next + chunk.bytes.length - payload);
 }
 
-/** The chunk of a record's payload; its bytes are a view. Undefined where the payload has another form. */
+/** Decodes a record's payload; the bytes are a view. Undefined if the payload has another form. */
 export function readChunk(payload: Buffer): StoredChunk | undefined {
   const stream = payload[0];
   if (stream !== 1 && stream !== 2) return undefined;
@@ -182,7 +183,7 @@ const joined = (first: Extent, second: Extent): Extent => ({
   end: second.end,
 });
 
-/** Every second extent joined to the one before it, where they are of one segment and leave no offsets out. */
+/** Joins every second extent to the one before it, if they are of one segment and adjacent. */
 function thinned(list: readonly Extent[]): Extent[] {
   const result: Extent[] = [];
   let joinable = false;
