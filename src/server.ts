@@ -54,7 +54,10 @@ import { openSqliteStore } from "./store/sqlite/index.js";
 const IN_MEMORY = ":memory:";
 const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
-/** A broker that listens later does so this long after the first task has started, and after its own start if none has. */
+/**
+ * With `listenLater`: the time from the first task's start to listening, or from the broker's start if no task has
+ * started.
+ */
 const LISTEN_AFTER_MS = 50;
 const LISTEN_LATEST_MS = 500;
 
@@ -178,7 +181,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       const opened = await listen(opening, host, options.port);
       mainListener = opening;
       portChanged = opened.portChanged;
-      // At once: a peer that waited for this broker may ask already where it is.
+      // Set at once, because a peer that waited for this broker may already ask for its address.
       url = `${scheme}://${inUrl(local ? host : name)}:${opened.port}`;
     };
     const closeListeners = async (): Promise<void> => {
@@ -269,7 +272,7 @@ const LISTENERS: Readonly<Record<ListenerName, () => Promise<ListenerFactory>>> 
   scale0: async () => (await import("./protocols/scale0/broker/listener.js")).openScale0Listener,
 };
 
-/** All or none: where one cannot be opened, the others are closed again. */
+/** All or none: if one cannot be opened, the others are closed. */
 async function openListeners(
   requests: readonly ListenerRequest[],
   context: ListenerContext,
@@ -317,7 +320,7 @@ async function openCore(
   return { core, store };
 }
 
-/** Listens on the given port. Where none is given and the default one is taken, on any free port. */
+/** Listens on the given port. Without one, on the default port, or on any free port if that is taken. */
 async function listen(
   listener: MainListener,
   host: string,

@@ -1,6 +1,6 @@
 import { badInput, LaboroError } from "./errors.js";
 
-// Read once: it is a getter, and costs more than the clock. Read late: `performance` is a module that a verb may not need.
+// Read once, because the getter costs more than the clock. Read late, because a verb may not need the module.
 let timeOrigin: number | undefined;
 
 /** Milliseconds since 1970, with fractions. Never goes backwards within one process. */

@@ -10,7 +10,7 @@ import type { ErrorCode } from "./errors.js";
 export interface Log {
   /** What happens in the usual course. */
   info(fields: object, text: string): void;
-  /** What somebody should look at. */
+  /** Something that an operator should look at. */
   warn(fields: object, text: string): void;
   /** What does not work. */
   error(fields: object, text: string): void;

@@ -22,7 +22,7 @@ interface RecordedMessage extends TracedMessage {
 const MAX_MESSAGES = 500;
 /** Recorded connections that have ended: their last messages are the interesting ones. */
 const MAX_ENDED = 20;
-/** Recording ends when nobody has read the messages for this long. */
+/** Recording ends if the messages were not read for this long. */
 const RECORDING_MS = 60_000;
 
 /** One connection; of a listener of datagrams, one peer. */

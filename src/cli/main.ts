@@ -3,6 +3,6 @@ import { watchOutputErrors } from "./lib/interrupt.js";
 import { runProgram } from "./lib/program.js";
 
 watchOutputErrors();
-// When nothing is left to do. It ends without freeing what the system frees anyway.
+// Called when nothing is left to do. Exits at once: the system frees everything anyway.
 process.once("beforeExit", () => process.exit());
 void runProgram(process.argv.slice(2));

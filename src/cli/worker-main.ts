@@ -1,6 +1,6 @@
 /**
- * `laboro worker` alone, which becomes one file: dist/worker-bundle/laboro-worker.cjs. It is copied to machines that have
- * Node and no laboro, and takes the options of `laboro worker`.
+ * `laboro worker` alone, which becomes one file: dist/worker-bundle/laboro-worker.cjs. It is copied to machines that
+ * have Node and no laboro, and takes the options of `laboro worker`.
  */
 import { isMainThread } from "node:worker_threads";
 import { CommanderError } from "commander";

@@ -29,7 +29,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The broker did not answer at all. */
+/** The broker did not answer. */
 export class Unreachable extends Error {}
 
 interface AskOptions {

@@ -1,7 +1,7 @@
 /**
- * Opens files below a directory without following a symbolic link on the way: each part is opened in the directory that was
- * opened before it, so that a name that is changed meanwhile leads nowhere else. Throws the system's error: ELOOP or ENOTDIR
- * for a link.
+ * Opens files below a directory without following symbolic links: each part is opened in the directory opened before
+ * it, so that a name that is changed meanwhile leads nowhere else. Throws the system's error: ELOOP or ENOTDIR for a
+ * link.
  */
 import * as fs from "node:fs";
 

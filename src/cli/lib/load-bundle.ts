@@ -4,7 +4,7 @@
  *
  * The cache is beside the bundle, so only users who can change the program can change the cache. Only the owner of the
  * bundle writes it, and a failed write is ignored. Each entry point, such as a verb, has one file in the cache: its
- * source and the source of everything that it requires, as one script, with the code of this script. File names in the
+ * source and the sources that it requires, as one script, with the compiled code of this script. File names in the
  * bundle change with their content, so a cache entry is never out of date.
  */
 import {
@@ -39,10 +39,10 @@ const LAZY: ReadonlySet<string> = new Set(
   "child_process crypto dns/promises fs/promises http https os tls worker_threads zlib".split(" "),
 );
 const THREAD_WRITES_MS = 50;
-/** A process that ran for this long writes the cache again where its code has grown by this factor. */
+/** A process that ran this long writes the cache again if its code has grown by this factor. */
 const LONG_MS = 2_000;
 const GROWN = 1.05;
-/** The length of the code. The code comes next: V8 copies it where it is not aligned. */
+/** The length of the code, which follows. V8 copies code that is not aligned. */
 const HEAD = 8;
 const modules = new Map<string, Module>();
 /** Of all files that were compiled. */

@@ -17,7 +17,7 @@ export type JobView = OperationOutput<"job">;
 export type WorkerView = OperationOutput<"workers">["workers"][number];
 export type TaskView = OperationOutput<"tasks">["tasks"][number];
 
-/** Reads page after page. Stops at the last one, or where the caller stops. */
+/** Reads page after page, until the last one or until the caller stops. */
 export async function* pages<Page extends { readonly next?: number | undefined }>(
   read: (from: number) => Promise<Page>,
   start = 0,

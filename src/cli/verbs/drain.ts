@@ -1,4 +1,7 @@
-/** `laboro drain`: no new work for a worker, or for all workers of a broker; `laboro undrain`: work for the worker again. */
+/**
+ * `laboro drain`: no new work for a worker, or for all workers of a broker. `laboro undrain`: work for the worker
+ * again.
+ */
 import { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";

@@ -265,7 +265,10 @@ function whenText({ cron, timeZone, everyMs }: Pick<ScheduleInfo, "cron" | "time
   return `${cron} ${timeZone ?? "UTC"}`;
 }
 
-/** The next runs. Refuses times that are wrong. What reads cron expressions is loaded here: other actions start faster without it. */
+/**
+ * The next runs. Refuses wrong times. The reader of cron expressions is loaded here, because other actions start faster
+ * without it.
+ */
 async function checkedPreview(times: ScheduleTimes, before?: ScheduleInfo): Promise<string[]> {
   const { checkTimes, nextPoints } = await import("../../model/schedule-times.js");
   const now = Date.now();

@@ -233,7 +233,8 @@ async function run(options: Options): Promise<void> {
     },
     onStopped: (why) => exitWith(reasonText(why, options), 0),
   });
-  // What runs may end by itself: after SIGTERM as long as service managers wait, after Ctrl-C without limit. SIGHUP stops it.
+  // Running tasks may finish: after SIGTERM as long as service managers wait, after Ctrl-C without limit. SIGHUP stops
+  // them.
   onStopSignal((signal) => {
     const { stopGrace = signal === "SIGINT" ? Number.POSITIVE_INFINITY : STOP_GRACE_MS } = options;
     const how = signal === "SIGHUP" || stopGrace === 0 ? { finish: false } : { graceMs: stopGrace };
@@ -257,7 +258,7 @@ async function loadHandlers(started: Worker, { handlers, handlerMemory }: Option
 
 const MEBIBYTE = 1024 * 1024;
 
-/** Service managers, Kubernetes and Slurm kill what has not ended after 30 s. */
+/** Service managers, Kubernetes and Slurm kill a process that has not ended after 30 s. */
 const STOP_GRACE_MS = 25_000;
 
 /** Options that a foreman of fuq does not support. */

@@ -1,8 +1,8 @@
 /**
- * Where the broker of a worker or client is: at a URL, or in this process.
+ * The address of the broker for a worker or client: a URL, or a broker in this process.
  *
- * A join URL also says how to be let in: `https://TOKEN@HOST:PORT#CA-FINGERPRINT`. `http://` is for this machine only. Several join URLs,
- * of brokers of one group, are separated by commas or spaces.
+ * A join URL also contains the credentials: `https://TOKEN@HOST:PORT#CA-FINGERPRINT`. `http://` is for this machine
+ * only. Several join URLs, of brokers of one group, are separated by commas or spaces.
  */
 import { isLoopback } from "../../base/addresses.js";
 import { badInput, type LaboroError } from "../../base/errors.js";
@@ -26,7 +26,10 @@ interface BrokerOption {
   readonly caFingerprint?: string | undefined;
 }
 
-/** Reads the options `broker`, `token` and `caFingerprint` of workers and clients. Without a token, `broker` is a join URL. */
+/**
+ * Reads the options `broker`, `token` and `caFingerprint` of workers and clients. Without a token, `broker` is a join
+ * URL.
+ */
 export function addressesOf({ broker, token, caFingerprint }: BrokerOption): {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;

@@ -226,7 +226,7 @@ interface HandshakeEvents {
   readonly onSocket: (socket: Socket) => void;
   /** Messages are emitted from the next turn on. */
   readonly onOpen: (opened: ClientWebSocket, socket: Socket) => void;
-  /** An error of the socket, or a LaboroError where something answers that is no broker, or one that refuses. */
+  /** An error of the socket, or a LaboroError if the other end is not a broker or refuses. */
   readonly onFailed: (cause: unknown) => void;
 }
 
@@ -305,7 +305,7 @@ interface Answer {
   readonly status: number;
   /** By names in lower case. */
   readonly headers: ReadonlyMap<string, string>;
-  /** Of 101 the first bytes of the link, else the body, as far as it came. */
+  /** After 101 the first bytes of the link, otherwise the received part of the body. */
   readonly rest: Buffer;
 }
 

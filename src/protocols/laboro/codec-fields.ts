@@ -1,6 +1,6 @@
 /**
- * What a frame of the link may hold, and the readers of the fields of a message beside those of model/input.ts. Like these they throw
- * LABORO_BAD_INPUT with the expected form and the value; decodeFrame makes LABORO_BAD_MESSAGE of it.
+ * Limits of a frame, and readers of message fields besides those of model/input.ts. They throw LABORO_BAD_INPUT with
+ * the expected form and the value; decodeFrame turns it into LABORO_BAD_MESSAGE.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -106,7 +106,7 @@ export function enumValue<Word extends string>(value: unknown, what: string, wor
   return found;
 }
 
-/** A text for a person, cut to what the other end takes: a long error must not cost the link. */
+/** A text for people, cut to the length that the other end accepts: a long error must not close the link. */
 export function clipped(value: string): string {
   const short = value.length > TEXT_LIMIT ? `${value.slice(0, TEXT_LIMIT - 1)}…` : value;
   // Half a surrogate pair is no UTF-8; a Buffer replaces it.
@@ -114,9 +114,9 @@ export function clipped(value: string): string {
 }
 
 /**
- * Walks msgpack bytes without building anything, so that nothing is allocated for what a peer only claims: every length lies
- * within the bytes that came, nesting and the number of values are bounded, strings are UTF-8, map keys are strings,
- * integers are safe, and there are no extension types. What passes is safe for a lenient decoder.
+ * Checks msgpack bytes without building values, so that nothing is allocated for lengths that a peer only claims: every
+ * length is within the received bytes, nesting and the number of values are bounded, strings are UTF-8, map keys are
+ * strings, integers are safe, and there are no extension types. Accepted bytes are safe for a lenient decoder.
  */
 interface ScanLimits {
   readonly depth: number;
@@ -187,7 +187,7 @@ const Kind = { plain: 0, string: 1, bytes: 2, array: 3, map: 4, refused: 5 } as 
 
 const isString = (token: number): boolean => (token >= 0xa0 && token < 0xc0) || (token >= 0xd9 && token <= 0xdb);
 
-/** What a token from 0x80 to 0xdf stands for. */
+/** The kind and length of a token from 0x80 to 0xdf. */
 function kindOf(token: number): number {
   if (token < 0x90) return Kind.map;
   if (token < 0xa0) return Kind.array;

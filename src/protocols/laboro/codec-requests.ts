@@ -1,7 +1,7 @@
 /**
- * REQUEST, CALL, REPLY and RESPONSE as bytes, written and read in one pass: a busy link carries little else, and the general codec
- * takes four passes and a list a message. The bytes are those of the general codec. A message with optional fields, a large body, a bad
- * value or another form of a number is left to it.
+ * REQUEST, CALL, REPLY and RESPONSE as bytes, written and read in one pass: a busy link carries little else, and the
+ * general codec takes four passes and a list per message. The bytes are the same. Messages with optional fields, a
+ * large body, a bad value or another form of a number are left to the general codec.
  */
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import type { LinkMessage } from "./messages.js";
@@ -11,13 +11,13 @@ const CALL = 31;
 const REPLY = 7;
 const RESPONSE = 51;
 
-/** Of each message beside name and body: three heads, a type, an id of five bytes, a deadline of nine. */
+/** Bytes of each message besides name and body: three heads, a type, an id of five bytes, a deadline of nine. */
 const SPARE_BYTES = 24;
 const MAX_BODY = 64 * 1024;
 /** A longer name has another head. */
 const MAX_NAME = 31;
 
-/** The most bytes that writeRequest needs for the message; 0 where the message is left to the general codec. */
+/** The most bytes that writeRequest needs for the message; 0 if the message is left to the general codec. */
 export function requestSize(message: LinkMessage): number {
   switch (message.type) {
     case "REQUEST":
@@ -45,7 +45,7 @@ function isShortName(text: string): boolean {
   return true;
 }
 
-/** Writes a message for which requestSize gave a number. Returns where it ends. */
+/** Writes a message for which requestSize returned a number. Returns its end. */
 export function writeRequest(message: LinkMessage, into: Buffer, from: number): number {
   let at = from;
   if (message.type === "REPLY" || message.type === "RESPONSE") {
@@ -126,7 +126,7 @@ export function readRequests(bytes: Uint8Array, type: number): LinkMessage[] | u
 /** The name that was read last: most frames hold one name many times. */
 let lastName = "";
 
-/** Its readers return undefined at what they leave to the general codec, also where the bytes end too early. */
+/** Its readers return undefined for everything that the general codec reads, and for incomplete bytes. */
 class Reader {
   readonly #bytes: Buffer;
   at: number;

@@ -1,9 +1,10 @@
 /**
- * Frames of the link as bytes. A frame is a msgpack array of messages; a message is an array of its type number and its fields.
- * Pure functions. Bodies in decoded messages are views into the frame. Do not write to them, and copy a body before you keep it.
+ * Frames of the link as bytes. A frame is a msgpack array of messages; a message is an array of its type number and its
+ * fields. Pure functions. Bodies in decoded messages are views into the frame. Do not write to them, and copy a body
+ * before you keep it.
  *
- * Free values (the input of OPERATION, the value of RESULT, CONFIG) are what JSON has, and bytes; a property that is
- * undefined is omitted.
+ * Free values (the input of OPERATION, the value of RESULT, CONFIG) are JSON values or bytes. Undefined properties are
+ * omitted.
  */
 import { type Options, Packr, Unpackr } from "msgpackr";
 import { badInput, badMessage, LaboroError } from "../../base/errors.js";
@@ -75,7 +76,7 @@ const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
   brokerToClient: byNumber(TO_CLIENT),
 };
 
-/** By sender: the message of which there may be many, so that its frames have a codec of their own. */
+/** By sender: the frequent message, whose frames have their own codec. */
 const REQUEST_NUMBERS: Readonly<Partial<Record<Sender, number>>> = {
   worker: FROM_WORKER.REPLY.number,
   client: FROM_CLIENT.REQUEST.number,
@@ -101,7 +102,7 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
   try {
     const row = codec.write(message);
     const bytes = packr.pack(row);
-    // The packer goes on using the largest buffer it ever needed.
+    // The packer would keep the largest buffer that it ever needed.
     if (bytes.length > 1024 * 1024) packr.useBuffer(Buffer.allocUnsafeSlow(8192));
     checkSize(bytes.length);
     if (mustCheck(message, bytes.length)) {
@@ -159,7 +160,10 @@ export class FrameBuilder {
     return this.#count;
   }
 
-  /** Adds the message, after a call of `makeRoom` with its size. Throws what encodeMessage throws; then nothing is added. */
+  /**
+   * Adds the message, after a call of `makeRoom` with its size. Throws the errors of encodeMessage; then nothing is
+   * added.
+   */
   add(message: LinkMessage, makeRoom?: (bytes: number) => void): void {
     const size = requestSize(message);
     const encoded = size === 0 ? encodeMessage(message) : undefined;

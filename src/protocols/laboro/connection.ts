@@ -1,12 +1,13 @@
 /**
- * One link, at either end: messages in, messages out. A transport carries them: a WebSocket, or memory where both ends are in one process.
+ * One link, at either end: messages in, messages out, over a transport: a WebSocket, or memory if both ends are in one
+ * process.
  *
  *   open    messages are delivered and sent
- *   closed  nothing is delivered or sent any more; onClose has been called, once
+ *   closed  nothing is delivered or sent; onClose was called, once
  *
- * It is closed by close(), by the peer, by the network, by a heartbeat that found the peer silent, by a frame that is not of this
- * link, by a handler that threw, or by a peer that does not read. The close handshake of a WebSocket may take a while longer. Messages
- * of one frame are delivered as one batch.
+ * It is closed by close(), by the peer, by the network, by missing heartbeats, by an invalid frame, by a handler that
+ * throws, or by a peer that does not read. The close handshake of a WebSocket may take longer. Messages of one frame
+ * are delivered as one batch.
  */
 import { isUtf8 } from "node:buffer";
 import type { ServerOptions } from "ws";
@@ -19,8 +20,8 @@ import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
 import { SocketTransport, type WebSocketLike } from "./socket-transport.js";
 
 /**
- * How the broker uses `ws`. Compression would cost more than the bytes it saves; a peer that does not answer the close frame is dropped
- * after a few seconds.
+ * The broker's options of `ws`. Compression would cost more than the bytes it saves. A peer that does not answer the
+ * close frame is dropped after a few seconds.
  */
 export const SERVER_OPTIONS = {
   ...{ perMessageDeflate: false, maxPayload: FRAME_LIMIT, closeTimeout: 5_000 },
@@ -30,7 +31,7 @@ export const SERVER_OPTIONS = {
 
 export interface CloseReason {
   readonly by: "us" | "peer" | "network";
-  /** The WebSocket close code; 1006 where there was no close frame. */
+  /** The WebSocket close code; 1006 if there was no close frame. */
   readonly code: number;
   readonly text: string;
   /** Set where a fault ended it, found here or named by the peer. */
@@ -38,7 +39,7 @@ export interface CloseReason {
 }
 
 export interface LinkHandler<In> {
-  /** The messages of one frame of so many bytes. What it throws closes the connection with that reason. */
+  /** The messages of one frame, and its size. An exception closes the connection with its reason. */
   readonly onMessages: (batch: readonly In[], bytes: number) => void;
   /** Called once, after close() too. */
   readonly onClose: (reason: CloseReason) => void;
@@ -54,7 +55,7 @@ export interface ConnectionOptions {
   /** The socket under the WebSocket: bytes of a frame that is still arriving count as received too. */
   readonly transport?: { readonly bytesRead: number };
   readonly log?: LinkLog;
-  /** Records the messages while somebody watches the connection. */
+  /** Records the messages while an operator watches the connection. */
   readonly traced?: TracedConnection;
   readonly bufferLimit?: number;
   readonly frameLimit?: number;
@@ -165,7 +166,7 @@ const MAX_TEXT = 200;
 const MAX_ITEMS = 20;
 const DEEPEST = 5;
 
-/** A message of the link in readable form: bytes as text where they are text, long values cut. */
+/** A message of the link in readable form: UTF-8 bytes as text, long values cut. */
 function describeMessage({ type, ...fields }: LinkMessage): TracedMessage {
   const shown = "secret" in fields ? { ...fields, secret: "(hidden)" } : fields;
   return { name: type, fields: readable(shown, 0) as TracedMessage["fields"] };

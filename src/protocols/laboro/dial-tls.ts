@@ -1,9 +1,9 @@
 /**
- * TLS to a broker that is known by the fingerprint of its CA: the SHA-256 of the CA's certificate, which is all that a join URL
- * carries. The certificate itself is taken from the chain that the server shows, in a first connection over which
- * nothing is sent; the connection of the link is then made with it as the only CA, so that OpenSSL checks the whole chain
- * and no CA of the system counts. The CA signs for its brokers alone, so the name in the certificate does not
- * matter: a broker may be reached through a tunnel or by another address.
+ * TLS to a broker that is known by the fingerprint of its CA: the SHA-256 of the CA's certificate, which a join URL
+ * contains. The certificate is taken from the server's chain, over a first connection on which nothing is sent. The
+ * link is then opened with it as the only CA, so that OpenSSL checks the chain and the system's CAs do not count. The
+ * CA signs for its brokers only, so the name in the certificate does not matter: a broker may be reached through a
+ * tunnel or by another address.
  */
 import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type DetailedPeerCertificate } from "node:tls";
@@ -20,7 +20,10 @@ export function pinnedTlsOptions(fingerprint: string): ConnectionOptions | undef
   return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => undefined };
 }
 
-/** Finds the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
+/**
+ * Finds the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE if it is
+ * missing.
+ */
 export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal, tunnels?: string): Promise<void> {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   return new Promise((resolve, reject) => {

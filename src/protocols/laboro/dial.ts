@@ -1,14 +1,14 @@
 /**
- * Keeps one link to a broker up, from the side of a worker or client.
+ * Keeps one link to a broker open, for a worker or client.
  *
- *   connecting  one attempt at one URL, given up after CONNECT_TIMEOUT. The URLs are tried in turn, one after the other
- *   open        onOpen has been called with a connection
+ *   connecting  one attempt at one URL, for at most CONNECT_TIMEOUT. The URLs are tried in turn
+ *   open        onOpen was called with a connection
  *   waiting     every URL has failed, or the open connection ended: the next round starts after a random delay that grows
  *               with each failed round, so that a thousand workers do not come back in the same moment
  *   stopped     by stop(), or because the broker refused: nothing is called or tried any more
  *
- * A connection counts as a success once a message of the broker has come on it: one that is closed right after opening
- * does not reset the delay.
+ * A connection counts as a success after the first message of the broker: one that is closed right after opening does
+ * not reset the delay.
  */
 import type { Socket } from "node:net";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
@@ -44,13 +44,19 @@ export interface DialOptions<From extends DialerRole> {
   readonly token?: string;
   /** SHA-256 of the CA's certificate, to which every `https:` URL without its own is held. */
   readonly caFingerprint?: string;
-  /** A directory with a Unix socket for each broker that is reached through a tunnel; no broker is reached otherwise then. */
+  /**
+   * A directory with a Unix socket for each broker that is reached through a tunnel. Then no broker is reached
+   * otherwise.
+   */
   readonly tunnels?: string;
   readonly onOpen: (connection: LinkOf<From>) => void;
   readonly onMessages: (batch: readonly DialerMessages[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
   readonly onDisconnected: (reason: CloseReason) => void;
-  /** The broker refuses: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its close frame. Not tried again. */
+  /**
+   * The broker refuses: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its close frame. Not tried
+   * again.
+   */
   readonly onRefused: (error: LaboroError) => void;
   /** Every URL has failed, for the n-th time in a row. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
@@ -69,7 +75,7 @@ export interface DialOptions<From extends DialerRole> {
 type SetTimer = (ms: number, act: () => void) => () => void;
 
 export interface Dial {
-  /** The brokers to try from now on, and those that are tried where none of them answers. The connection that is open stays. */
+  /** The brokers to try from now on, and those to try if none of them answers. The open connection stays. */
   readonly setUrls: (urls: readonly BrokerAddress[], fallback?: readonly BrokerAddress[]) => void;
   readonly stop: (code?: number, text?: string) => void;
 }
@@ -276,7 +282,10 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 }
 
-/** The URL of the link at a broker, and the fingerprint of its CA. Neither a token nor a fingerprint in the URL goes over the wire. */
+/**
+ * The URL of the link at a broker, and the fingerprint of its CA. Token and fingerprint are not sent as part of the
+ * URL.
+ */
 function linkUrl(base: string, caFingerprint: string): { readonly url: URL; readonly fingerprint?: string } {
   const [address = "", ownFingerprint = ""] = base.split("#", 2);
   const url = new URL(PATH, address.replace(/\/*$/, "/"));
@@ -291,7 +300,7 @@ function linkUrl(base: string, caFingerprint: string): { readonly url: URL; read
 
 const quoted = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
-/** Errors of a connection attempt where no broker is. */
+/** Errors of a connection attempt if there is no broker. */
 const ABSENCE: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there",
   ENOTFOUND: "this host name is not known",

@@ -1,10 +1,11 @@
 /**
- * Messages within one process: handed over as they are, without a socket and without bytes. What is sent together arrives as one batch,
- * never from within the call that sent it. An open pair keeps the process running, as a socket does.
- * What a caller of the SDK gave freely is checked and copied when it is sent, as on a socket: the input of an OPERATION, the bodies of
- * REQUEST and REPLY. Everything else is laboro's own, and neither end changes it afterwards.
+ * Messages within one process: handed over as they are, without a socket and without bytes. Messages that are sent
+ * together arrive as one batch, never from within the call that sent them. An open pair keeps the process running, as a
+ * socket does. Free values of SDK callers are checked and copied when they are sent, as on a socket: the input of an
+ * OPERATION, the bodies of REQUEST and REPLY. All other messages are laboro's own, and neither end changes them
+ * afterwards.
  *
- * What carries the messages of a Connection: a WebSocket between processes, memory within one process.
+ * The interface of transports for a Connection: a WebSocket between processes, memory within one process.
  */
 import type { LaboroError } from "../../base/errors.js";
 import { decodeFrame, encodeFrame, readBack } from "./codec.js";
@@ -20,19 +21,19 @@ export interface Transport {
   close(code: number, text: string): void;
   /** Drops what waits. The other end finds the connection gone. */
   terminate(): void;
-  /** The connection is closed, by either end: frees what the transport holds. */
+  /** Either end has closed the connection: frees the resources of the transport. */
   release(): void;
 }
 
 /** What a transport reports. Nothing is reported from within a call of the transport's own methods. */
 export interface TransportEvents {
-  /** Messages that arrived together, in a frame of so many bytes. */
+  /** Messages that arrived together, and the size of their frame. */
   onBatch(batch: readonly LinkMessage[], bytes: number): void;
   /** The peer broke the protocol: the connection is to be closed with this code. */
   onFault(code: number, error: LaboroError): void;
   /** The peer is silent or does not read: the connection is to be terminated. */
   onDead(text: string): void;
-  /** The peer closed it. With 1006 there was no goodbye, and the text says what is known. */
+  /** The peer closed it. With 1006 there was no close frame, and the text says what is known. */
   onEnded(code: number, text: string): void;
 }
 
@@ -45,7 +46,10 @@ const MESSAGE_BYTES = 64;
 
 let deliveries = 0;
 
-/** When the caller has returned. After many deliveries in one turn of the event loop, in the next: others wait for their turn, too. */
+/**
+ * After the caller has returned. After many deliveries in one turn of the event loop, in the next turn, so that others
+ * are not delayed.
+ */
 function soon(deliver: () => void): void {
   if (deliveries === 0) setImmediate(() => (deliveries = 0));
   if (++deliveries <= MAX_DELIVERIES) process.nextTick(deliver);

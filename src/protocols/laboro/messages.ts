@@ -1,12 +1,13 @@
 /**
- * The messages of laboro's own link, WebSocket subprotocol `laboro.1`. One binary frame is a msgpack array of messages; a message
- * is an array whose first element is its type (codec.ts has the order of the fields). Pipelined: no message waits for
- * a reply, except that JOIN is answered by WELCOME before anything else goes either way.
+ * The messages of laboro's own link, WebSocket subprotocol `laboro.1`. A binary frame is a msgpack array of messages; a
+ * message is an array whose first element is its type (codec.ts has the order of the fields). Pipelined: no message
+ * waits for a reply, except that JOIN is answered by WELCOME before anything else is sent in either direction.
  *
- * A worker link starts with JOIN, a client link with HELLO. The token travels in the upgrade request.
+ * A worker link starts with JOIN, a client link with HELLO. The token is in the upgrade request.
  *
- * A deadline is in milliseconds after its sender opened the link: a client with HELLO, the broker with WELCOME. The receiver counts
- * from the moment when it read that message, so clocks are never compared. What is read after its deadline is not begun.
+ * A deadline is in milliseconds after its sender opened the link: a client with HELLO, the broker with WELCOME. The
+ * receiver counts from the time when it read that message, so clocks are never compared. A message read after its
+ * deadline is not begun.
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
@@ -67,7 +68,7 @@ export interface StoreInfo {
   readonly older: boolean;
 }
 
-/** A task that the worker goes on with, and how much of its output the broker has stored. */
+/** A task that the worker keeps, and how much of its output the broker has stored. */
 export interface ResumedTask extends TaskRef {
   readonly outputStored: number;
 }
@@ -141,7 +142,7 @@ export type FromWorker =
       readonly file: number;
       readonly from: number;
     }
-  /** A part of what the task returns. DONE follows when all parts are stored. */
+  /** A part of a returned file. DONE follows when all parts are stored. */
   | ({
       readonly type: "PUT_FILE";
       readonly id: number;
@@ -212,7 +213,7 @@ export type ToWorker =
   | { readonly type: "RETRACT"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "CANCEL"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "DRAIN" }
-  /** The worker leaves when its tasks have ended; `slots`: only so many of its slots end, or all of them now. */
+  /** The worker leaves when its tasks have ended. `slots`: only this many slots end, or all of them now. */
   | { readonly type: "STOP"; readonly slots?: number | "now" }
   | { readonly type: "CONFIG"; readonly config: Readonly<Record<string, unknown>> }
   | Brokers

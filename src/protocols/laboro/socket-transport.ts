@@ -7,11 +7,11 @@ import type { Transport, TransportEvents } from "./memory-transport.js";
 import type { LinkMessage } from "./messages.js";
 
 /**
- * Collects what is sent within one turn of the event loop into one frame. A frame stays under FRAME_TARGET unless a single message is
- * larger; then that message goes alone.
+ * Collects the messages of one turn of the event loop into one frame. A frame stays below FRAME_TARGET, unless a single
+ * message is larger, which is then sent alone.
  *
- * Messages become bytes when they are pushed: a bad one is refused to its sender, later changes to it do no harm, and the
- * number of waiting bytes is exact.
+ * Messages become bytes when they are pushed: a bad message is refused to its sender, later changes to it have no
+ * effect, and the number of waiting bytes is exact.
  */
 export const FRAME_TARGET = 1024 * 1024;
 
@@ -116,7 +116,7 @@ export class SocketTransport implements Transport {
     this.#socket.close(code, cutToReason(text));
   }
 
-  /** No close frame: it would wait behind what the peer does not read. */
+  /** No close frame: it would wait behind bytes that the peer does not read. */
   terminate(): void {
     this.#socket.terminate();
   }
@@ -203,7 +203,7 @@ const TICKS = 2;
 interface HeartbeatOptions {
   readonly sendBeat: () => void;
   readonly onTimeout: () => void;
-  /** Counters that rise with what is sent and received, a HEARTBEAT included. */
+  /** Counters of sent and received messages, HEARTBEATs included. */
   readonly sent: () => number;
   readonly received: () => number;
   readonly timers?: Timers;
@@ -215,11 +215,11 @@ export interface Timers {
 }
 
 /**
- * Keeps a link known to be alive: sends a HEARTBEAT when nothing else was sent for an interval, and calls `onTimeout`
- * when nothing at all was received for three.
+ * Keeps a link alive: sends a HEARTBEAT when nothing else was sent for an interval, and calls `onTimeout` when nothing
+ * was received for three.
  *
- * It counts its own ticks, two an interval, and never reads the clock: a process that was stopped or busy for a
- * minute finds one tick missed, not twenty, and does not give up a peer that was there all along.
+ * It counts its own ticks, two per interval, and never reads the clock: a process that was stopped or busy for a minute
+ * finds one tick missed, not twenty, and does not give up a peer that was present all the time.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;

@@ -1,6 +1,7 @@
 /**
- * A worker's identity: a secret that it keeps and shows at JOIN. Its id is the hash of the secret. So the broker stores nothing to
- * recognise a worker, every broker of a group does it alike, and whoever reads the id cannot speak for the worker.
+ * A worker's identity: a secret that it keeps and shows at JOIN. Its id is the hash of the secret. So the broker stores
+ * nothing to recognise a worker, any broker of a group can do it, and the id alone does not let others act as the
+ * worker.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { WorkerId } from "../../model/ids.js";

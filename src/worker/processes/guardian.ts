@@ -1,11 +1,12 @@
 /**
- * Ensures that no task outlives its agent. A shell in a session of its own, out of reach of the terminal's Ctrl-C, reads from a
- * pipe whose other end only the agent holds. The agent sends it the list of process groups at every change. When the pipe
- * closes, even by kill -9 of the agent, it sends SIGTERM to all of them, SIGKILL a second later, removes the agent's folder of
- * pipes and ends.
- *     unused     no process and no folder: a worker that only calls functions needs neither
- *     watching   receives every change; if it dies, it is started again with the whole list
- *     closed     has received the empty list, and its pipe is closed
+ * Ensures that no task outlives its agent. A shell in its own session, out of reach of the terminal's Ctrl-C, reads
+ * from a pipe whose other end only the agent has. The agent sends it the list of process groups at every change. When
+ * the pipe closes, even by kill -9 of the agent, it sends SIGTERM to all of them, SIGKILL a second later, removes the
+ * agent's folder of pipes and ends.
+ *
+ *   unused     no process and no folder: a worker that only calls functions needs neither
+ *   watching   receives every change; if it dies, it is started again with the whole list
+ *   closed     has received the empty list, and its pipe is closed
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -15,7 +16,7 @@ import { quote } from "../../model/shell-command-list.js";
 
 export interface GuardianOptions {
   readonly shell: readonly [string, ...string[]];
-  /** Where the agent's folder of pipes is made. */
+  /** Where the agent's folder of pipes is created. */
   readonly parent: string;
 }
 
@@ -32,7 +33,7 @@ export class Guardian {
     this.options = options;
   }
 
-  /** Starts it, if this is the first call. Returns the agent's folder of pipes, which it removes when the agent is gone. */
+  /** Starts it at the first call. Returns the agent's folder of pipes, which it removes when the agent is gone. */
   open(): string {
     if (this.folder === undefined) {
       this.folder = mkdtempSync(join(this.options.parent, "laboro-"));
@@ -139,7 +140,7 @@ function groupExists(group: number): boolean {
   }
 }
 
-/** Goes through all processes, where the system shows them; false where it does not. */
+/** Reads all processes in /proc; false if the system does not show them. */
 function onlyZombies(group: number): boolean {
   let seen = false;
   for (const name of listOf("/proc")) {

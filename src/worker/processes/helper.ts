@@ -1,13 +1,14 @@
 /**
- * The shell that starts the commands of one slot. Node's own spawn copies the page tables of the whole agent and blocks the
- * loop meanwhile; a fork of this shell costs the same however large the agent grows.
+ * The shell that starts the commands of one slot. Node's own spawn copies the page tables of the whole agent and blocks
+ * the loop meanwhile; a fork of this shell costs the same however large the agent grows.
  *
  *     starting   spawned as leader of its own session; makes its named pipes and says "ready"
  *     ready      reads lines from its stdin, reports on its report pipe
  *     ended      the process ended; the rest of its group is sent SIGKILL
  *     gone       the group has vanished, all pipes are read to the end; nothing follows
  *
- * It catches or ignores the signals that are sent to its group and so survives them. A task has them at their defaults again.
+ * It catches or ignores the signals that are sent to its group, so it survives them. In a task they are reset to their
+ * defaults.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -48,7 +49,7 @@ export class HelperShell {
   private readonly child: ChildProcess;
   /** Bash forgets the EXIT trap before an exec that then fails. */
   isBash = false;
-  /** What the shell had written when it was ready, and its messages since. Absent where the system does not say. */
+  /** Bytes that the shell had written when it was ready, and its messages since. Absent if the system does not tell. */
   private unreportedBytes: number | undefined;
   private readonly reader = new ReportReader(this.mark);
   private reports: OutputPipe | undefined;
@@ -76,7 +77,7 @@ export class HelperShell {
     this.send(preamble(this.pipes));
   }
 
-  /** The process group of the slot, and the shell that leads it. Absent where the shell could not be spawned. */
+  /** The process group of the slot, and the shell that leads it. Absent if the shell could not be spawned. */
   get pid(): number | undefined {
     return this.child.pid;
   }
@@ -96,7 +97,7 @@ export class HelperShell {
     return this.unreportedBytes !== undefined;
   }
 
-  /** How many bytes the shell has written to the output of its task since it was last asked: its message about a signal. */
+  /** How many bytes the shell has written to the output of its task since the last call: its message about a signal. */
   newMessageBytes(): number {
     const written = this.written();
     if (this.unreportedBytes === undefined || written === undefined) return 0;
@@ -137,7 +138,7 @@ export class HelperShell {
   }
 
   private onEnd(end: HelperEnd): void {
-    // The rest of the group has lost its leader and must not go on unwatched.
+    // The rest of the group has lost its leader and must not continue unwatched.
     this.signal("SIGKILL");
     const message = this.startupError ?? (this.output === undefined ? this.startupOutput.trim() : "");
     const full = message === "" ? end : { ...end, reason: `${end.reason}: ${message}` };
@@ -148,8 +149,8 @@ export class HelperShell {
   }
 
   /**
-   * All writers of reports are gone, so the pipe holds all that is left. It is not read to its end: a shell that was killed right
-   * after its "ready" never opened the pipe, and without a writer the kernel signals no end.
+   * All writers of reports are gone, so the pipe contains everything that is left. It is not read to its end: a shell
+   * that was killed right after its "ready" never opened the pipe, and without a writer the kernel signals no end.
    */
   private onVanished(end: HelperEnd): void {
     this.reports?.drain();

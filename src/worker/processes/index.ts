@@ -1,4 +1,4 @@
-/** Starts commands quickly whatever the memory size of the agent, and leaves none behind. */
+/** Starts commands quickly for any memory size of the agent, and leaves none behind. */
 
 import { accessSync, constants } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ export interface SlotsOptions {
   readonly count: number;
   /** The environment that every command starts from; the agent's own where absent. */
   readonly env?: NodeJS.ProcessEnv;
-  /** Where the folder of named pipes is made; the system's temporary folder where absent. Not a network filesystem. */
+  /** Where the folder of named pipes is created; the system's temporary folder if absent. Not a network filesystem. */
   readonly dir?: string;
   /** The shell and its arguments: dash, bash and busybox are tested. */
   readonly shell?: readonly [string, ...string[]];

@@ -5,18 +5,21 @@ import type { OutputStream } from "../../model/outcome.js";
 import type { ShellPipes } from "./script.js";
 
 /**
- * The agent's end of one output stream: a named pipe that each task opens again, so that a flag which one task sets on it
- * (O_NONBLOCK, for example) does not affect the next. Only the task has a write end. Hence one read at its end is enough:
- * 0 bytes means that no process holds it any more ("clear"), EAGAIN that a process left behind does ("held").
+ * The agent's end of one output stream: a named pipe that each task opens again, so that a flag that one task sets on
+ * it (O_NONBLOCK, for example) does not affect the next. Only the task has a write end. So one read at its end is
+ * enough: 0 bytes means that no process has it open ("clear"), EAGAIN that a leftover process does ("held").
  *
- * A short task costs two such reads and nothing else. The pipe of a longer one is followed: a second descriptor in the event
- * loop delivers bytes as they come and is closed when the last writer is gone.
+ * A short task costs two such reads and nothing else. The pipe of a longer one is followed: a second descriptor in the
+ * event loop delivers bytes as they arrive, and is closed when the last writer is gone.
  */
 
 const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 /** Shared by all pipes: it is filled and emptied within one call. */
 const shared = Buffer.allocUnsafeSlow(65_536);
-/** A pipe holds at most this much for an ordinary user (fs.pipe-max-size); a bound against a leftover that never stops writing. */
+/**
+ * A pipe holds at most this much for an ordinary user (fs.pipe-max-size): a bound for leftover processes that never
+ * stop writing.
+ */
 const MAX_IN_PIPE = 1_048_576;
 
 export type PipeState = "clear" | "held";
@@ -33,7 +36,7 @@ export class OutputPipe {
     this.fd = openSync(path, READ);
   }
 
-  /** Delivers what the pipe holds now. */
+  /** Delivers the current content of the pipe. */
   drain(): PipeState {
     for (let total = 0; total < MAX_IN_PIPE; ) {
       let count: number;
@@ -50,7 +53,9 @@ export class OutputPipe {
     return "held";
   }
 
-  /** Delivers bytes as they come. `onClear` is called when the last writer is gone, not where there is none already. */
+  /**
+   * Delivers bytes as they arrive. `onClear` is called when the last writer closes the pipe, not if there is none now.
+   */
   follow(onClear?: () => void): void {
     this.unfollow();
     const follower = readNamedPipe(this.path, this.deliver);
@@ -82,7 +87,9 @@ export class OutputPipe {
   }
 }
 
-/** Reads a named pipe in the event loop; closes by itself when its last writer is gone, but only if it has had one since now. */
+/**
+ * Reads a named pipe in the event loop. Closes when its last writer is gone, but only if it has had a writer since now.
+ */
 function readNamedPipe(path: string, deliver: (bytes: Buffer) => void): Socket {
   const options: SocketConstructorOpts & { readonly onread: OnReadOpts } = {
     fd: openSync(path, READ),
@@ -103,7 +110,10 @@ function readNamedPipe(path: string, deliver: (bytes: Buffer) => void): Socket {
   return socket;
 }
 
-/** In its first milliseconds the output of a command stays in its pipes: most commands end before following them pays. */
+/**
+ * In its first milliseconds the output of a command stays in its pipes: most commands end before following them pays
+ * off.
+ */
 const FOLLOW_AFTER_MS = 10;
 
 /** Both output streams of the tasks of one shell. */
@@ -122,7 +132,7 @@ export class OutputPipes {
     }
   }
 
-  /** Delivers what the pipes hold now. "held" where someone still has one open for writing. */
+  /** Delivers the current content of the pipes. "held" if a process still has one open for writing. */
   drain(): PipeState {
     const states = this.pipes.map((pipe) => pipe.drain());
     return states.includes("held") ? "held" : "clear";

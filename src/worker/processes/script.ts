@@ -1,28 +1,28 @@
 /**
- * The text that is written to the shell of a slot. All foreign input is a single-quoted word, in which no shell interprets
- * anything; bytes are passed as latin1 text so that none is changed.
- * A task is one subshell, which gives it its own directory and environment for one fork and one exec:
+ * The text that is written to the shell of a slot. All foreign input is single-quoted, so no shell interprets it; bytes
+ * are passed as latin1 text so that none is changed. A task is one subshell, which gives it its own directory and
+ * environment for one fork and one exec:
  *     (trap - TERM;trap 'echo "MARK X$?">report' EXIT;cd DIR||…;export A='1';exec 'cmd' 'arg' </dev/null >out 2>err
  *     )2>/dev/null
  *     echo "MARK E$?"
  * `exec` never runs a builtin, function or keyword. Only after a failed exec (or redirection) does the EXIT trap run,
- * so that `X127` distinguishes a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
- * report pipe besides the marked lines is the shell's message about a child that a signal ended.
- * Most tasks need no subshell: they are a command of the shell itself, for which dash need not copy itself (it calls vfork):
+ * so that `X127` distinguishes a missing command from one that exits 127. The subshell's own stderr is dropped: besides
+ * the marked lines, the report pipe gets only the shell's message about a child that a signal ended. Most tasks need no
+ * subshell: they are a command of the shell itself, for which dash need not copy itself (it calls vfork):
  *     trap : TERM
  *     A='1' '/path/to/cmd' 'arg' </dev/null >out 2>err
  *     set -- $?
  *     trap '' TERM
  *     echo "MARK E$1"
- * The assignments are gone with the command. The directory is the shell's own, which it changes first where the task needs another. What
- * the shell says about a signal gets into the task's standard error: slot-shell.ts takes it out again.
+ * The assignments are gone with the command. The shell changes its own directory first if the task needs another one.
+ * The shell's message about a signal becomes part of the task's standard error: slot-shell.ts removes it.
  *
- * Reads the reports of a slot's shell about its task. Marked lines end with `\n` and carry one letter and a number:
+ * Reads the reports of a slot's shell about its task. Marked lines end with `\n` and contain one letter and a number:
  *     MARK D1     the directory could not be entered, says the subshell; d1 says the shell itself
- *     MARK X127   the command could not be started, with the shell's code for why
+ *     MARK X127   the command could not be started, with the shell's code for the reason
  *     MARK E0     the task is over, with the shell's status; ends the report
- * Text between them is the shell's own message ("Killed"), printed when a signal ended the task: it distinguishes status 137 by
- * signal from exit 137. No shell prints it for SIGINT and SIGPIPE, so these count as exit 130 and 141.
+ * Text between them is the shell's own message ("Killed"), printed when a signal ended the task: it distinguishes
+ * status 137 by signal from exit 137. No shell prints it for SIGINT and SIGPIPE, so these count as exit 130 and 141.
  */
 
 import { constants } from "node:os";
@@ -35,16 +35,16 @@ import { DEFAULT_PATH, findCommand } from "./start-error.js";
 /** A program to run, found as exec(2) via PATH would find it. No shell interprets any of it. */
 export interface CommandSpec {
   readonly argv: readonly Bytes[];
-  /** Where it runs; the agent's own directory where absent. */
+  /** The working directory; the agent's own if absent. */
   readonly dir?: Bytes;
   /** Added to the base environment. Names are shell names, values hold no NUL. */
   readonly env?: Readonly<Record<string, Bytes>>;
   /** A file as standard input; /dev/null where absent. */
   readonly stdinFile?: string;
   /**
-   * As a shell runs it in a pipe. It has ended when no process can write to its standard output any more, not when its own process
-   * has. Processes it leaves behind go on while the slot has a shell. A signal that ends it may be reported as exit code 128 plus its
-   * number, with the shell's message on its standard error.
+   * As a shell runs it in a pipe: it has ended when no process can write to its standard output any more, not when its
+   * own process has. Leftover processes continue while the slot has a shell. A signal that ends it may be reported as
+   * exit code 128 plus its number, with the shell's message on its standard error.
    */
   readonly asInPipe?: boolean;
 }
@@ -66,7 +66,7 @@ export interface ProcessEnd {
 
 /** Both calls come from the event loop, never from within `run`, and none follows `ended`. */
 export interface ProcessSink {
-  /** The receiver may keep the bytes: nobody else writes to them. */
+  /** The receiver may keep the bytes. Nobody else writes to them. */
   output(stream: OutputStream, bytes: Buffer): void;
   /** All output was delivered before; the process is gone. The slot may be used again from within this call. */
   ended(end: ProcessEnd): void;
@@ -77,7 +77,10 @@ export interface RunningCommand {
   terminate(graceMs: number): void;
   /** SIGKILL to the process group. */
   kill(): void;
-  /** Stops reading its output, so that it blocks when its pipes are full. What they hold at its end is delivered all the same. */
+  /**
+   * Stops reading its output, so that it blocks when its pipes are full. The content of the pipes at its end is still
+   * delivered.
+   */
   pause(): void;
   resume(): void;
 }
@@ -91,7 +94,10 @@ export interface ShellPipes {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** The lines, as latin1 text, that run one command in a subshell and report how it ended. `path` is the PATH of the base environment. */
+/**
+ * The lines, as latin1 text, that run one command in a subshell and report its end. `path`: the PATH of the base
+ * environment.
+ */
 export function subshellScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
   const onFailure = quote(`echo "${mark} X$?">${quote(pipes.report)}`);
   const enter =
@@ -102,7 +108,10 @@ export function subshellScript(spec: CommandSpec, pipes: ShellPipes, mark: strin
   );
 }
 
-/** The same without a subshell, for a command that `needsNoSubshell`. `enter` is the directory that the shell has to change to. */
+/**
+ * The same without a subshell, for a command that `needsNoSubshell`. `enter`: the directory that the shell must change
+ * to.
+ */
 export function directScript(spec: CommandSpec, pipes: ShellPipes, mark: string, enter: Bytes | undefined): string {
   const assignments = namedValues(spec.env).map(([name, word]) => `${name}=${word} `);
   const run =

@@ -1,19 +1,19 @@
 /**
  * One slot: runs one command at a time through a shell that it keeps.
  *
- *     empty      no shell: none was needed yet, or the last one is gone. A command starts one.
+ *     empty      no shell: none was needed yet, or the last one is gone. A command starts one
  *     starting   a shell is being started; a command may wait for it
  *     idle       the shell waits for lines
- *     running    the shell runs the command; or, with `asInPipe`, a process it left behind can still write. Output is delivered
- *     clearing   the command has ended and was reported, but a process it left behind still holds its output pipes. It was
- *                sent SIGTERM; what it writes is dropped. Clear pipes lead to idle, the end of the grace to ending. The next
- *                command waits here.
+ *     running    the shell runs the command; with `asInPipe`, a leftover process can still write. Output is delivered
+ *     clearing   the command has ended and was reported, but a leftover process still has its output pipes open. It was
+ *                sent SIGTERM, and its output is dropped. Clear pipes lead to idle, the end of the grace to ending. The
+ *                next command waits here
  *     ending     the shell was sent SIGKILL. When its group is gone, a running command is reported and the slot is empty;
- *                a command that waits starts the next shell, with new pipes.
- *     closed     takes no more
+ *                a waiting command starts the next shell, with new pipes
+ *     closed     accepts no command
  *
- * A shell that dies by itself leads to the same as ending. Whatever else a command leaves in its process group gets SIGTERM
- * at the command's end.
+ * A shell that dies has the same effect as ending. Other leftovers of a command in its process group get SIGTERM at the
+ * command's end.
  */
 
 import { rmSync } from "node:fs";
@@ -69,7 +69,9 @@ interface SlotCommand {
   holdTimer?: NodeJS.Timeout;
   /** When it was sent to the shell; before that, when `run` was called. */
   started: number;
-  /** waiting: for a shell. begun: sent to the shell. open: the shell has opened its output, after it reset the signals. */
+  /**
+   * waiting: for a shell. begun: sent to the shell. open: the shell has opened its output, after it reset the signals.
+   */
   stage: "waiting" | "cancelled" | "begun" | "open" | "killed";
   termAgain?: NodeJS.Timeout;
   grace?: NodeJS.Timeout;
@@ -92,7 +94,7 @@ export class SlotShell {
   private task: SlotCommand | undefined;
   private leftoverGrace: NodeJS.Timeout | undefined;
   private usage: ShellUsage | undefined;
-  /** Where the shell is, if it has left the agent's own directory. */
+  /** The shell's directory, if it has left the agent's own one. */
   private workingDirectory: Directory | undefined;
   private readonly baseDirectory = agentDirectory();
   private readonly whenClosed: (() => void)[] = [];
@@ -165,7 +167,10 @@ export class SlotShell {
     return { text, place: undefined };
   }
 
-  /** Where the shell itself would run the command; undefined where it has to be a subshell, which can say why it does not start. */
+  /**
+   * The directory in which the shell itself would run the command. Undefined if it needs a subshell, which can report
+   * why it does not start.
+   */
   private placeFor(spec: CommandSpec): Place | undefined {
     const { helper, workingDirectory: current } = this;
     if (helper === undefined || !needsNoSubshell(spec)) return undefined;
@@ -230,7 +235,7 @@ export class SlotShell {
 
   private onOutput(stream: OutputStream, bytes: Buffer): void {
     const { task } = this;
-    // A task that waits is not the one that wrote this.
+    // A waiting task has not written this.
     if (task === undefined || task.stage === "waiting" || task.stage === "cancelled") return;
     if (task.stage === "begun") task.stage = "open";
     this.deliverHeld(task);
@@ -245,7 +250,7 @@ export class SlotShell {
     task.holdTimer = setTimeout(() => this.deliverHeld(task), HOLD_MS);
   }
 
-  /** Delivers what is held, without as many bytes at its end as are the shell's own. */
+  /** Delivers held output, without the shell's own bytes at its end. */
   private deliverHeld(task: SlotCommand, messageBytes = 0): void {
     const { held } = task;
     if (held === undefined) return;
@@ -325,8 +330,8 @@ export class SlotShell {
     this.helper?.signal("SIGTERM");
     // A stopped process takes no SIGTERM.
     this.helper?.signal("SIGCONT");
-    // A shell that has not begun the task, or has not yet reset its signals, ignores SIGTERM, so it is repeated. But a task that
-    // has redirected its output looks the same: the repetition ends after a limit.
+    // A shell that has not begun the task, or not yet reset its signals, ignores SIGTERM, so it is repeated. A task
+    // that has redirected its output looks the same, so the repetition ends after a limit.
     if (task.stage !== "begun" || this.options.now() - task.started > TERM_RETRY_LIMIT_MS) return;
     task.termAgain = setTimeout(() => this.sendTerm(task, againMs * 2), againMs);
   }
@@ -337,7 +342,10 @@ export class SlotShell {
     return !task.direct || this.options.now() - task.started > JUST_BEGUN_MS;
   }
 
-  /** Its signals are at their defaults. But bash loses a signal that arrives just before its exec, so another one is sent. */
+  /**
+   * Its signals are at their defaults. But bash loses a signal that arrives just before its exec, so another one is
+   * sent.
+   */
   private seenOpen(task: SlotCommand): void {
     task.stage = "open";
     if (this.options.now() - task.started > JUST_BEGUN_MS) return;

@@ -9,10 +9,10 @@ import type { CommandSpec } from "./script.js";
 /** Text in latin1, as all that goes to a shell: one character is one byte. */
 type Latin1 = string;
 
-/** Where there is no PATH. */
+/** Used without PATH. */
 export const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/** The file that a command name stands for, as execvp(3) would find it; undefined where there is none to execute. */
+/** The file that execvp(3) would find for a command name; undefined if there is none to execute. */
 export function findCommand(name: Latin1, path: Latin1, dir: Latin1 = "."): Latin1 | undefined {
   if (name === "") return undefined;
   const candidates = name.includes("/")

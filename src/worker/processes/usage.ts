@@ -1,9 +1,9 @@
 /**
- * What the commands of a slot's shell use, from /proc. Absent where there is none.
+ * Resources used by the commands of a slot's shell, from /proc. Absent on systems without it.
  *
- * CPU time: the kernel adds the time of a process to its parent when that waits for it, in clock ticks. So the difference between the
- * shell's counters at two ends is the time of the command between them, with all descendants that were waited for. A command that uses
- * less than a tick may count as one or none; over many commands the sum is right.
+ * CPU time: when a process waits for a child, the kernel adds the child's time, in clock ticks. So the difference
+ * between the shell's counters at two ends is the time of the command between them, with all descendants that were
+ * waited for. A command that uses less than a tick may count as one or none; the sum over many commands is right.
  *
  * Memory: sampled each second. A peak between two samples is seen only within one process.
  */
@@ -32,7 +32,7 @@ export class ShellUsage {
   #timer: NodeJS.Timeout | undefined;
   #running = false;
 
-  /** Undefined where the system does not tell. */
+  /** Undefined if the system does not tell. */
   static open(pid: number | undefined): ShellUsage | undefined {
     if (pid === undefined) return undefined;
     try {

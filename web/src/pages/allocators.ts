@@ -1,4 +1,7 @@
-/** Allocators: what each has in the queue of its batch system, what it does about waiting work, and its last allocations. */
+/**
+ * Allocators: what each has in the queue of its batch system, what it does about waiting work, and its last
+ * allocations.
+ */
 import { type Answer, ask } from "../api.js";
 import { h, set, setChildren, setText } from "../dom.js";
 import { ago, count, duration } from "../format.js";

@@ -70,9 +70,9 @@ export async function runBatch(
   let follower: BatchFollower | undefined;
   let mustRelease = false;
   broker.onReconnected(job, async (client) => {
-    // When another run ends, the process that then opens the data holds the jobs of all other runs, so this run
-    // releases its own, but not if somebody held it before. If that broker ends before it answers, `held` may be the
-    // hold of that process, and the next one is asked.
+    // When another run ends, the next process that opens the data holds the jobs of all other runs. So this run
+    // releases its own job, unless it was held before. If that broker ends before it answers, `held` may be the hold of
+    // the next process, which is asked again.
     mustRelease ||= follower?.held !== true;
     if (!mustRelease || interrupt.once.aborted || interrupt.outputLost.aborted) return;
     await releaseIfHeld(client, job);

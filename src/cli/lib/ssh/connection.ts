@@ -89,8 +89,8 @@ const COMMAND_MS = 30_000;
 const STDERR_KEPT = 4_096;
 
 /**
- * Batch mode: nobody is there to answer questions of several ssh processes. Forwards and commands of the user's config
- * are for interactive logins. Options in LABORO_SSH come before these, and the first value counts.
+ * Batch mode, because several ssh processes cannot ask questions. Forwards and commands of the user's config are for
+ * interactive logins. Options in LABORO_SSH come before these, and the first value counts.
  */
 const OPTIONS = [
   ...["BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4", "RequestTTY=no"],
@@ -142,7 +142,7 @@ export class SshConnection {
       this.#received += text;
       this.#onOutput();
     });
-    // The shell there has ended. ssh itself goes on for as long as the worker is connected through it.
+    // The remote shell has ended. ssh itself continues as long as the worker is connected through it.
     this.#child.stdout.once("end", () => this.#child.kill());
     this.#child.stderr.setEncoding("latin1").on("data", (text: string) => {
       this.#errors = (this.#errors + text).slice(-STDERR_KEPT);
@@ -222,7 +222,10 @@ export class SshConnection {
     });
   }
 
-  /** What connects to the Unix socket there reaches host:port as seen from here. An old socket of this name goes first. */
+  /**
+   * Connections to the remote Unix socket reach host:port as seen from here. An old socket of this name is removed
+   * first.
+   */
   async forward(socket: string, host: string, port: number): Promise<void> {
     await this.run(`rm -f '${socket}'`);
     await this.#controlConnection("forward", `${socket}:${host.includes(":") ? `[${host}]` : host}:${port}`);

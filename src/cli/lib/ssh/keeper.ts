@@ -1,6 +1,6 @@
 /**
- * The process that keeps the connections of `laboro ssh start`: one for each user and data directory, in the background.
- * Verbs talk to it over a Unix socket, one request on each connection. It ends when it has no machine left.
+ * The process that keeps the connections of `laboro ssh start`: one for each user and data directory, in the
+ * background. Verbs talk to it over a Unix socket, one request on each connection. It ends when it has no machine left.
  *
  *     request    one line of JSON, a KeeperRequest
  *     answers    lines of JSON: {status} for each change until the request is done, then {done} with all statuses, or {error}
@@ -50,7 +50,7 @@ function socketOf(data: string): string {
   return join(folder, `keeper-${createHash("sha256").update(resolve(data)).digest("hex").slice(0, 12)}`);
 }
 
-/** Sends a request to the keeper of this data directory. Undefined if there is none, and `begin` does not ask for one. */
+/** Sends a request to the keeper of this data directory. Undefined if there is none and `begin` does not start one. */
 export async function askKeeper(
   data: string,
   request: KeeperRequest,

@@ -1,7 +1,7 @@
 /**
- * What is done on a machine over its ssh connection: find Node, copy the worker bundle, start a worker, look at it, stop
- * it. All of it is in ~/.local/share/laboro there; the sockets of tunnels are in /tmp/laboro-UID, because a home
- * directory may be shared by machines, and its path too long for a socket.
+ * Actions on a machine over its ssh connection: find Node, copy the worker bundle, start, inspect or stop a worker.
+ * Files are in ~/.local/share/laboro on that machine. The sockets of tunnels are in /tmp/laboro-UID, because a home
+ * directory may be shared by machines, and its path may be too long for a socket.
  *
  *     worker-VERSION-DIGEST.cjs   the bundle, once for each version
  *     node-DIGEST/                an unpacked archive, for a machine without Node

@@ -11,7 +11,7 @@ import { printNotice } from "../print.js";
 import { type NamedHosts, sshFailed } from "./connection.js";
 import { type HostState, type HostStatus, SshWorkers } from "./workers.js";
 
-/** With the token for workers, if the broker was found by its data directory: other machines get no more than they need. */
+/** With the worker token, if the broker was found by its data directory: other machines get no more than they need. */
 export function workerAccess(access: BrokerAccess): BrokerAccess {
   if (!access.source.endsWith(ACCESS_FILE)) return access;
   const token = storedOrNewTokens(dirname(access.source)).find(({ role }) => role === "worker")?.token;
@@ -48,7 +48,10 @@ export class RunMachines {
     this.#options = { stay, ...checkArchive(archive) };
   }
 
-  /** Starts the workers, or tells them the broker's new address. Resolves when each has joined or failed, or with `signal`. */
+  /**
+   * Starts the workers, or tells them the broker's new address. Resolves when each has joined or failed, or with
+   * `signal`.
+   */
   async use(found: BrokerAccess, key: string, signal: AbortSignal): Promise<void> {
     const access = workerAccess(found);
     if (this.#workers !== undefined) return this.#workers.setAccess(access);

@@ -103,7 +103,7 @@ export class SshWorkers {
     await Promise.allSettled(open.map((machine) => this.#startWorker(machine)));
   }
 
-  /** `finish`: workers finish their tasks first. `leave`: they go on without this connection. */
+  /** `finish`: workers finish their tasks first. `leave`: they continue without this connection. */
   async stop(labels: readonly string[], how: { readonly finish: boolean; readonly leave?: boolean }): Promise<void> {
     await Promise.all(
       labels.map(async (label) => {

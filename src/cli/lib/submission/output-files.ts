@@ -1,8 +1,8 @@
 /**
- * Output of tasks in files at the worker: --output for all of it, --stdout and --stderr for a part. A shell around the command redirects it,
- * so it works at workers of every protocol. What goes to a file does not go to the broker.
+ * Output of tasks in files at the worker: --output for all of it, --stdout and --stderr for a part. A shell around the
+ * command redirects it, so it works at workers of every protocol. Output in files is not sent to the broker.
  *
- * Files of `run` and `submit`: what is sent with a job and what its tasks return.
+ * Files of `run` and `submit`: files sent with a job, and files that its tasks return.
  */
 import { type Command, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
@@ -51,7 +51,7 @@ function redirectionOf({ output, stdout, stderr }: OutputFiles): Redirection | u
   return { files: [stdout, stderr], to: '> "$laboro_to1" 2> "$laboro_to2"' };
 }
 
-/** Makes the folder. What an earlier attempt wrote stays beside the new file: `FILE~1` of the first. */
+/** Creates the folder. An earlier attempt's file is kept beside the new one: `FILE~1` for the first. */
 const PREPARE =
   `case $laboro_to in ?*/*) mkdir -p -- "\${laboro_to%/*}" || exit;; esac; ` +
   `if [ "\${LABORO_ATTEMPT:-1}" -gt 1 ] && [ -f "$laboro_to" ]; then ` +

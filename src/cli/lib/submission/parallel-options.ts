@@ -1,6 +1,6 @@
 /**
- * Options that come from GNU parallel. For those of it, sbatch and hq that laboro does not have or names differently, the
- * error says what to use instead.
+ * Options of GNU parallel. For options of parallel, sbatch and hq that laboro lacks or names differently, the error
+ * says what to use instead.
  */
 import { basename } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
@@ -32,7 +32,7 @@ export interface ParallelOptions {
 
 type TimeoutOption = Pick<Submission, "timeLimitMs" | "timeLimitPercent">;
 
-/** The count is a part of the batch where it was given in percent. `never` is undefined. */
+/** The count is a part of the batch if it was given in percent. `never` is undefined. */
 export type HaltOption = { readonly rule?: HaltRule; readonly percent?: number };
 
 export function addParallelOptions<T extends Command>(command: T): T {
@@ -102,7 +102,7 @@ function parseTimeout(text: string): TimeoutOption {
   throw new InvalidArgumentError("expected more than 100% of the median, such as 200%, or a duration such as 60");
 }
 
-/** The halt rule of a batch of so many tasks. */
+/** The halt rule of a batch with this many tasks. */
 export function haltOf(
   { halt, maxFails, open }: ParallelOptions & { readonly maxFails?: number; readonly open?: boolean },
   tasks: number,

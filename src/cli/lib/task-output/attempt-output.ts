@@ -260,7 +260,7 @@ export class AttemptOutput {
       this.#asked = undefined;
       if (await this.#printPage(page)) break;
     }
-    // The rest of what was relayed, with the gaps between.
+    // The rest of the relayed output, with the gaps between.
     while (!this.#isStopped && (await this.#printRelayed(true)));
     if (!this.#isStopped) await this.#skipTo(this.#task.outputBytes ?? 0);
   }
@@ -274,7 +274,7 @@ export class AttemptOutput {
     const { index, attempt } = this.#task;
     const input = { job, index, attempt, from: this.#position, waitMs: this.#live ? WAIT_MS : 0 };
     const page = withRetry((client) => client.ask("output", input, { signal: this.#done.signal }));
-    // It is awaited later, or not at all.
+    // Awaited later, or never.
     page.catch(() => {});
     return page;
   }
@@ -291,7 +291,7 @@ export class AttemptOutput {
   async #printPage(page: Page): Promise<boolean> {
     for (const { stream, offset, bytes } of page.pieces) {
       while (offset > this.#position && (await this.#printRelayed())) {
-        // The pieces of the page follow what was relayed.
+        // The pieces of the page follow the relayed output.
       }
       if (offset > this.#position && this.#source.relayed !== undefined && !page.ended && !this.#ended) {
         // Relayed output may still arrive.

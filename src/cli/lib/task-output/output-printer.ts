@@ -30,7 +30,7 @@ interface LiveAttempt {
 const FETCH_CONCURRENCY = 16;
 /** Bytes of small outputs that are kept in memory until their turn. */
 const KEPT_BYTES = 64 * 1024 * 1024;
-/** How many tasks are printed live: each is a pending request, of which a connection may have 250. */
+/** How many tasks are printed live. Each is a pending request, of which a connection may have 250. */
 const MAX_LIVE = 64;
 
 export class OutputPrinter {

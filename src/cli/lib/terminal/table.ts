@@ -124,8 +124,7 @@ export async function watchScreen(render: () => Promise<Screen>): Promise<void> 
   stdout.write(`${HOME}${CLEAR_BELOW}`);
   for (;;) {
     const { lines, complete } = await render();
-    // Line by line over the old ones: a cleared screen would flicker.
-    // A new pseudo-terminal may say that it has no rows at all.
+    // Overwrites line by line, because a cleared screen would flicker. A new pseudo-terminal may report 0 rows.
     const shown = complete ? lines : lines.slice(0, Math.max(1, (stdout.rows || 24) - 1));
     stdout.write(`${HOME}${shown.map((line) => `${line}${CLEAR_LINE}\n`).join("")}${CLEAR_BELOW}`);
     if (complete) return;

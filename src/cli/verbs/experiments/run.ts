@@ -355,7 +355,7 @@ function statusOf({ code, signal }: TaskResult): number {
   return constants.signals[signal as NodeJS.Signals] ?? 0;
 }
 
-/** Runs the experiment with bash, whatever its first line says. Line numbers do not change. */
+/** Lets bash run the experiment, whatever its first line is. Line numbers do not change. */
 function withBashShebang(script: Buffer): Buffer {
   if (script.toString("latin1", 0, 2) !== "#!") return script;
   const end = script.indexOf("\n");

@@ -1,6 +1,6 @@
 /**
- * A client, at the broker: REQUESTs go to services, OPERATIONs to the broker itself. Both are answered in any order. When the connection
- * closes, pending requests are cancelled; writes to the store still happen.
+ * The broker's session of a client: REQUESTs go to services, OPERATIONs to the broker itself. Both are answered in any
+ * order. When the connection closes, pending requests are cancelled; writes to the store still happen.
  */
 import { now } from "../../../base/clock.js";
 import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
@@ -17,7 +17,7 @@ import type { OutputChunk } from "../../../model/store.js";
 import type { CloseReason, Connection } from "../connection.js";
 import { type FromClient, LargeInput, type ToClient } from "../messages.js";
 
-/** Bytes that a request may keep beside its own. */
+/** Memory of a request besides its own bytes. */
 const SPARE_BYTES = 64 * 1024;
 
 export class ClientSession {

@@ -25,7 +25,7 @@ export interface WorkerSessionOptions {
   readonly outputWindow: number;
   /** A task has started. */
   readonly onStarted?: () => void;
-  /** Where the worker connects from. */
+  /** The address from which the worker connects. */
   readonly address?: string;
 }
 
@@ -48,7 +48,10 @@ export class WorkerSession implements WorkerPort {
   #sentUrls = "";
   /** Messages that came before WELCOME was sent. */
   #queuedReceived: FromWorker[] = [];
-  /** What is sent after WELCOME, and after the worker has read what waits for it: then its messages show that it has. */
+  /**
+   * Sent after WELCOME, and after the messages that have arrived from the worker: its later messages show that it has
+   * WELCOME.
+   */
   readonly #queuedSends: (() => void)[] = [];
 
   constructor(core: Core, connection: Connection<FromWorker, ToWorker>, join: Join, options: WorkerSessionOptions) {
@@ -100,7 +103,10 @@ export class WorkerSession implements WorkerPort {
     this.#connection.startHeartbeat(config.heartbeatMs);
   }
 
-  /** Sends the URLs of the group. A broker that is drained closes the link once: the worker may find no other broker. */
+  /**
+   * Sends the URLs of the group. A drained broker closes the link once only, because the worker may find no other
+   * broker.
+   */
   #sendBrokers(): void {
     const urls = this.#core.group?.urls?.() ?? [];
     if (urls.length > 0 && urls.join() !== this.#sentUrls) this.#send({ type: "BROKERS", urls });

@@ -42,7 +42,7 @@ export const openScale0Listener: ListenerFactory = async (
     core,
     pool: settings.pool ?? DEFAULT_POOL,
     requiresKeys: settings.curve !== undefined,
-    // A peer can connect to one port before the next is open, but only where the operator has chosen the numbers.
+    // A peer can connect to one port before the next is open, but only if the operator has chosen the numbers.
     brokers: new Brokers(core, () => {
       const [client, worker] = [clientRouter?.port ?? clientPort, workerRouter?.port ?? workerPort];
       return { identity: `${name}:${worker}`, worker_uri: uri(worker), client_uri: uri(client) };
