@@ -1,7 +1,7 @@
 /**
  * The address of the broker and the token. The first of these that exists:
- *   1. what was given explicitly: `@FILE`, a file that holds a join URL
- *   2. `access.json` in the data directory that was given explicitly; a broker on this machine writes it
+ *   1. the given join URL, or `@FILE`, a file that contains one
+ *   2. `access.json` in the given data directory; a broker on this machine writes it
  *   3. LABORO_BROKER in the environment: a join URL, or `@FILE`
  *   4. `access.json` in the data directory that LABORO_DATA names, or in the default one
  */
@@ -31,7 +31,7 @@ export const ACCESS_FILE = "access.json";
 export const dataDirectory = ({ data, env = process.env }: FindBrokerOptions = {}): string =>
   data ?? (env.LABORO_DATA || join(env.HOME || homedir(), ".local", "share", "laboro"));
 
-/** Whether a broker was named, or has been started for this user: one that should answer. */
+/** Whether a broker is named, or was started for this user, and so should answer. */
 export function isBrokerConfigured(options: FindBrokerOptions = {}): boolean {
   const { broker, data, env = process.env } = options;
   const named = [broker, data, env.LABORO_BROKER, env.LABORO_DATA].some((name) => name !== undefined && name !== "");
@@ -86,7 +86,7 @@ function fromAccessFile(file: string): BrokerAccess {
   const parsed = parseJoinUrl(url, file);
   if (ca === undefined) return { ...parsed, token };
   const caFingerprint = typeof ca === "string" ? normalizeFingerprint(ca) : undefined;
-  // Without it any CA of the system would be accepted: that is not what the broker wrote.
+  // Without it any CA of the system would be accepted, which is not what the broker wrote.
   if (caFingerprint === undefined) throw badAccess(file, "has a ca that is no SHA-256 fingerprint");
   return { ...parsed, token, caFingerprint };
 }

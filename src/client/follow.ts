@@ -1,4 +1,7 @@
-/** A job that a client follows, until it has ended. The link asks again after a lost connection, and names the tasks that came. */
+/**
+ * A job that a client follows until it has ended. After a lost connection the link asks again, and names the tasks that
+ * it has.
+ */
 import { checkTimeout, MAX_TIMER_MS } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import { EndedTasks } from "../model/ended-tasks.js";
@@ -19,7 +22,10 @@ export interface FollowOptions {
   readonly tasks?: boolean;
   /** Report tasks that run and have output, too. */
   readonly live?: boolean;
-  /** Takes the output of a job submitted with `relay` that is not kept; twice, where it was not yet taken at a cut. */
+  /**
+   * Takes the output beyond the cap, of a job submitted with `relay`. Output that was not taken before a lost
+   * connection comes again.
+   */
   readonly relay?: TakeOutput;
   /** False: a lost connection is an error, LABORO_BROKER_GONE. True if absent. */
   readonly reconnect?: boolean;

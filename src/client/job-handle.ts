@@ -34,7 +34,10 @@ function timeLeft({ timeoutMs, signal }: CallOptions): () => CallOptions {
 /** More tasks than any job has. */
 const BEYOND = 2 ** 30;
 
-/** `Output` is what the tasks' handler returns; of a job without a definition, the bytes of that or of the standard output. */
+/**
+ * `Output`: the return type of the tasks' handler. For a job without a definition, the bytes of that or of the standard
+ * output.
+ */
 export class JobHandle<Output = Buffer> {
   /** Its number, as `laboro status` shows it. */
   readonly id: number;
@@ -58,8 +61,8 @@ export class JobHandle<Output = Buffer> {
   }
 
   /**
-   * What the task returned, once it has ended: the only one of the job, or the one at `index`. Rejects with `TaskFailed`, whose cause is what
-   * the handler threw, or with LABORO_TASK_CANCELLED.
+   * The return value of the job's only task, or of the one at `index`, once it has ended. Rejects with `TaskFailed`,
+   * whose cause is what the handler threw, or with LABORO_TASK_CANCELLED.
    */
   async result(options: CallOptions & { readonly index?: number } = {}): Promise<Output> {
     const { index = 0, ...given } = options;
@@ -89,8 +92,8 @@ export class JobHandle<Output = Buffer> {
   }
 
   /**
-   * In order of index, fetched page by page; with `follow` as tasks end, until the job has ended, each with its output if that is small.
-   * Cancelled tasks that never ran have none.
+   * In order of index, fetched page by page. With `follow`, as tasks end, until the job has ended, each with its output
+   * if that is small. Cancelled tasks that never ran have no result.
    */
   async *results(options: CallOptions & { readonly follow?: boolean } = {}): AsyncGenerator<TaskResult<Output>> {
     const { follow = false, ...more } = options;
@@ -199,7 +202,7 @@ export class JobHandle<Output = Buffer> {
     return this.#read("job", { job: this.id }, options);
   }
 
-  /** The pieces of a task's output in order; a jump in the offsets is what the cap dropped. */
+  /** The pieces of a task's output in order. A jump in the offsets is output beyond the cap. */
   async *output(
     index: number,
     options: CallOptions & { attempt?: number; stream?: OutputStream } = {},
@@ -242,8 +245,8 @@ export class JobHandle<Output = Buffer> {
   }
 
   /**
-   * Adds tasks to a job that was submitted with `open`: `{ entries }`, or `array` or `count` where it has these. Durable when it resolves, and done
-   * once, also where the connection is lost meanwhile.
+   * Adds tasks to a job that was submitted with `open`: `{ entries }`, or `array` or `count` if the job has these.
+   * Durable when it resolves, and done once, even if the connection is lost meanwhile.
    */
   append(tasks: Omit<OperationInput<"append">, "job">, options?: CallOptions): Promise<OperationOutput<"append">> {
     return this.#client.append({ job: this.id, ...tasks }, options);
@@ -270,8 +273,8 @@ export class JobHandle<Output = Buffer> {
   }
 
   /**
-   * Run finished tasks again: those that failed or were cancelled, unless other states are named. Returns how many of this job. With
-   * `withDependents` also those of the jobs that come after it.
+   * Runs ended tasks again: those that failed or were cancelled, unless other states are given. Returns how many of
+   * this job. With `withDependents` also those of the jobs that depend on it.
    */
   async rerun(
     which: { states?: readonly JobEnd[]; tasks?: readonly Range[]; withDependents?: boolean } = {},

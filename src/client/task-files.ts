@@ -14,7 +14,10 @@ import type { CallOptions, Client, JobHandle } from "./client.js";
 /** Files sent at a time. */
 const AT_ONCE = 8;
 
-/** Reads and describes what the tasks need: files, and folders with all that is in them. `dir`: where their paths begin. */
+/**
+ * Reads and describes the files that the tasks need: files, and folders with everything in them. `dir`: where their
+ * paths begin.
+ */
 export function describeFiles(patterns: readonly string[], tasks: Iterable<TaskValues>, dir: string): SentFile[] {
   const paths = new Set<string>();
   const varying = patterns.filter((pattern) => PLACEHOLDER.test(pattern));
@@ -73,9 +76,9 @@ function openToSend(file: string, path: string): number {
 }
 
 /**
- * Submits a job with its files: those of `recipe.files.sent`, as `describeFiles` gives them, read below `dir`. The tasks start when
- * the broker has all of them. Where one cannot be sent, or `signal` is aborted, the job is cancelled, unless the
- * connection was lost.
+ * Submits a job with its files: those of `recipe.files.sent`, as returned by `describeFiles`, read below `dir`. The
+ * tasks start when the broker has all of them. If one cannot be sent, or `signal` is aborted, the job is cancelled,
+ * unless the connection was lost.
  */
 export async function submitWithFiles(
   client: Client,
@@ -101,7 +104,7 @@ export async function submitWithFiles(
   return job;
 }
 
-/** Sends what the broker does not have yet of the files of a job. Can be called again where it was interrupted. */
+/** Sends the files of a job that the broker does not have yet. Can be called again after an interruption. */
 export async function sendFiles(
   client: Client,
   job: number,
@@ -224,8 +227,8 @@ export class FileReceiver {
 }
 
 /**
- * Writes the files that the ended tasks of a job have returned below `dir`, and returns their paths. A file of the same name is
- * replaced; links are not followed.
+ * Writes the files that the ended tasks of a job have returned below `dir`, and returns their paths. A file of the same
+ * name is replaced; links are not followed.
  */
 export async function fetchFiles(client: Client, job: number, dir: string): Promise<string[]> {
   const { recipe } = await client.job(job).info();

@@ -22,8 +22,9 @@ const SUBMIT = `SELECT laboro.submit_many($1::text,
   ARRAY(SELECT CASE i WHEN '' THEN NULL ELSE i::jsonb END FROM json_array_elements_text($2::text::json) AS i), $3::text::jsonb) AS job`;
 
 /**
- * Adds a job with a task for each input. Returns its number, by which `client.job(number, task)` finds it. The job exists if and only if the
- * transaction commits. An input that the task's schema refuses, or a bad option, fails this call.
+ * Adds a job with a task for each input. Returns its number, by which `client.job(number, task)` finds it. The job
+ * exists if and only if the transaction commits. An input that the task's schema refuses, or a bad option, fails this
+ * call.
  */
 export async function addInTransaction<Input>(
   query: Query,

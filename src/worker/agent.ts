@@ -1,10 +1,10 @@
 /**
  * laboro's own worker on its link to a broker.
  *
- *   down      no link, or a link without WELCOME yet: tasks go on, results and output are kept
+ *   down      no link, or a link without WELCOME yet: tasks continue, results and output are kept
  *   joined    WELCOME was received: tasks, calls, results and output flow
- *   leaving   LEAVING was sent: prefetched tasks were returned, running ones are stopped or awaited, then the link is closed
- *   ended     nothing runs, nothing is kept open
+ *   leaving   LEAVING was sent: prefetched tasks were returned, running ones are stopped or awaited, then the link closes
+ *   ended     nothing runs, nothing is open
  */
 import { availableParallelism, freemem, loadavg, totalmem } from "node:os";
 import { MAX_TIMER_MS } from "../base/clock.js";
@@ -59,7 +59,7 @@ type Link = LinkOf<"worker">;
 
 /** A broker that is connected has at least this long to acknowledge results: a task without one runs again. */
 const MIN_DELIVERY_MS = 1_000;
-/** The load of the machine; the first report comes when what has just joined is done. */
+/** Reports the load of the machine. The first report comes when the work of the join is done. */
 const FIRST_REPORT_MS = 1_000;
 const REPORT_MS = 10_000;
 
@@ -74,12 +74,12 @@ export class Agent {
   readonly #brokers: KnownBrokers;
   readonly #store: KnownStore;
   readonly #idle: IdleWatch | undefined;
-  /** The number it was started with, which applies where the pushed config has none. */
+  /** Its own number of slots, which applies if the pushed config has none. */
   readonly #initialSlots: number;
   #stoppedSlots = 0;
   #tags: readonly string[];
   #everJoined = false;
-  /** When WELCOME was read: what the deadlines of calls are counted from. */
+  /** When WELCOME was read. The deadlines of calls are counted from it. */
   #welcomedAt = 0;
   #link: Link | undefined;
   #left: Promise<void> | undefined;
@@ -123,7 +123,7 @@ export class Agent {
       },
       onDisconnected: (reason) => this.#down(reason),
       onRefused: (error) => this.#refuse(error),
-      // A broker known only from the group's list may belong to somebody else by now.
+      // A broker known only from the group's list may have another owner now.
       ignoreRefusal: (url) => !this.#brokers.isExplicit(url),
       onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
     });
@@ -144,7 +144,7 @@ export class Agent {
     this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
   }
 
-  /** Tells the broker what the worker offers now. */
+  /** Tells the broker what the worker offers. */
   announce(): void {
     const { services, capacity, memory } = this.#deps;
     const { total } = capacity;
@@ -156,8 +156,8 @@ export class Agent {
   }
 
   /**
-   * Orderly stop: return prefetched tasks, await running tasks or stop them, deliver results, close. A result that cannot
-   * be delivered in time stays in the spool for the next start. A later call can only shorten the time.
+   * Orderly stop: returns prefetched tasks, awaits or stops running tasks, delivers results, closes. A result that
+   * cannot be delivered in time stays in the spool for the next start. A later call can only shorten the time.
    */
   leave({ finish, graceMs }: LeaveOptions): Promise<void> {
     if (this.#ended && this.#left !== undefined) return this.#left;
@@ -169,7 +169,7 @@ export class Agent {
     const stopTasks = (): void => this.#tasks.returnRunning(restMs());
     if (finish) this.#whileLeaving(finishMs, stopTasks);
     else stopTasks();
-    // A client waits for each answer, so calls may go on also where tasks may not.
+    // A client waits for each answer, so calls may continue even if tasks may not.
     this.#whileLeaving(finishMs, () => this.#calls.abortAll(restMs()));
     this.#whileLeaving(graceMs, () => (this.#graceOver = true));
     return this.#left;
@@ -370,7 +370,7 @@ export class Agent {
   }
 }
 
-/** The config that the operator keeps for this worker. The broker pushes it; it is added to the options of the worker's start. */
+/** The operator's config for this worker. The broker pushes it; it is added to the worker's own options. */
 interface PushedConfig {
   readonly version: number;
   readonly heartbeatMs?: number;

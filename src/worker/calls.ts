@@ -63,13 +63,13 @@ export class Calls {
     this.#active.get(id)?.abort(this.#cancelGraceMs);
   }
 
-  /** The worker leaves: no handler goes on for longer than the grace. */
+  /** The worker leaves: no handler continues for longer than the grace. */
   abortAll(graceMs: number): void {
     this.#leaving = true;
     for (const call of this.#active.values()) call.abort(graceMs);
   }
 
-  /** The connection is gone: nobody waits for the replies. */
+  /** The connection is gone, so nobody waits for the replies. */
   forgetAll(): void {
     for (const call of this.#active.values()) call.abort(this.#cancelGraceMs);
     this.#active.clear();

@@ -35,7 +35,7 @@ export class Capacity {
   readonly #usedSlots = new Set<number>();
   readonly #gpuVariable: GpuVariable;
 
-  /** Throws LABORO_BAD_INPUT where the environment contradicts the total. */
+  /** Throws LABORO_BAD_INPUT if the environment contradicts the total. */
   constructor(total: Resources, env: NodeJS.ProcessEnv = {}, { gpuVariable = CUDA, hides = true }: GpuOptions = {}) {
     this.#total = total;
     this.#gpuVariable = gpuVariable;
@@ -113,8 +113,8 @@ export class Capacity {
   }
 }
 
-// The single devices behind a resource: `gpu=2` is two of them, and the environment of a task names those it may use. A need
-// below 1 is a share of one device, whose rest other tasks may use. Of a need such as 1.5 the whole part is whole devices.
+// The single devices of a resource: `gpu=2` is two devices, and the environment of a task names those that it may use.
+// A need below 1 is a share of one device, whose rest other tasks may use. 1.5 is one whole device and half of another.
 
 /** Amounts are counted in millionths, as whole numbers: ten tasks of 0.1 fit into 1. */
 const MILLIONTHS = 1_000_000;
@@ -180,8 +180,8 @@ export class Devices {
 }
 
 /**
- * The devices of a worker, by resource. A worker that was itself started with such a variable hands out those. Throws
- * LABORO_BAD_INPUT where it has fewer of them than it says.
+ * The devices of a worker, by resource. A worker whose own environment has such a variable assigns those. Throws
+ * LABORO_BAD_INPUT if it has fewer of them than its options say.
  */
 export function devicesOf(
   total: Resources,

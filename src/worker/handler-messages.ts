@@ -1,6 +1,6 @@
 /**
- * What tasks send to the broker besides output and results: how far handlers are, which results they want to read, and parts
- * of files.
+ * Messages of tasks to the broker besides output and results: progress of handlers, queries for results, and parts of
+ * files.
  */
 import { badInput, LaboroError } from "../base/errors.js";
 import { JobId } from "../model/ids.js";

@@ -41,22 +41,22 @@ export type { ThreadOptions } from "./threads/index.js";
 
 /** What a worker is started with. Only `broker` is needed. */
 export interface WorkerOptions {
-  /** One broker, or the brokers of a group, by their URLs or join URLs; or what `startBroker` returned in this process. */
+  /** A broker, or the brokers of a group, by URL or join URL; or the return value of `startBroker` in this process. */
   readonly broker: string | readonly string[] | InProcessBroker;
   /** Not needed with a join URL, or for a broker in this process. */
   readonly token?: string;
-  /** The CA of `https:` brokers, where they are known by its fingerprint: SHA-256 in hexadecimal digits. */
+  /** The CA of `https:` brokers, by its fingerprint: SHA-256 in hexadecimal digits. */
   readonly caFingerprint?: string;
-  /** Where the worker's identity and undelivered results are kept; a temporary one if absent. */
+  /** The directory of the worker's identity and undelivered results; a temporary one if absent. */
   readonly dir?: string;
   /**
-   * Keep results on disk whose acknowledgement is late, for the next process of this worker; true if absent. A worker in the process of its
-   * broker does not need it: they end together.
+   * Store results on disk if their acknowledgement is late, for the next process of this worker; true if absent. A
+   * worker in the process of its broker does not need it, because they end together.
    */
   readonly spool?: boolean;
   /**
-   * A directory with a Unix socket for each broker, `HOST_PORT.sock`: the other end of a tunnel. The worker reaches brokers through these
-   * only.
+   * A directory with a Unix socket for each broker, `HOST_PORT.sock`: the other end of a tunnel. The worker uses only
+   * these.
    */
   readonly tunnels?: string;
   /** Where tasks run whose directory does not exist on this machine; they fail if absent. */
@@ -67,9 +67,12 @@ export interface WorkerOptions {
   readonly slots?: number;
   /** Besides slots: `{ gpu: 2, memory: 64 }`. */
   readonly resources?: Readonly<Record<string, number>>;
-  /** Also offer what the machine has: `gpu`, and `mem` in MiB. `resources` goes before it; an amount of 0 offers none. */
+  /**
+   * Also offer the resources of the machine: `gpu`, and `mem` in MiB. `resources` overrides it; an amount of 0 offers
+   * none.
+   */
   readonly detect?: boolean;
-  /** Look for it below this folder, which stands for `/`. */
+  /** Detect them below this folder instead of `/`. */
   readonly detectFrom?: string;
   /** Takes work of this pool only; `default` if absent. */
   readonly pool?: string;
@@ -83,7 +86,7 @@ export interface WorkerOptions {
   readonly programs?: Readonly<Record<string, ServiceProgram>>;
   /** Bytes of memory that must be available for a task to start. */
   readonly minMemory?: number;
-  /** Where the kernel says what is available; /proc/meminfo if absent. */
+  /** Where the kernel reports available memory; /proc/meminfo if absent. */
   readonly memoryFile?: string;
   /** Processes that may be running or ready to run on the machine for a task to start. */
   readonly maxLoad?: number;
@@ -95,7 +98,9 @@ export interface WorkerOptions {
   readonly lifetimeGraceMs?: number;
   /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
-  /** How long a task or handler has to end after it was cancelled, past its time limit or when the worker stops; 5 s if absent. */
+  /**
+   * How long a task or handler may take to end after its cancel or time limit, or when the worker stops; 5 s if absent.
+   */
   readonly cancelGraceMs?: number;
   /** How many bytes of the files sent with jobs are kept for later tasks; 10 GiB if absent. */
   readonly sentFilesBytes?: number;
@@ -121,13 +126,13 @@ export type StopReason = "broker" | "lifetime" | "idle";
 /** How a worker stops. */
 export interface StopOptions {
   /**
-   * Let running tasks end by themselves; true if absent. What still runs shortly before the end of the grace, or with false every task
-   * at once, is stopped and returns to the queue; no failure is counted.
+   * Let running tasks finish; true if absent. Tasks that still run shortly before the end of the grace, or with false
+   * all tasks at once, are stopped and return to the queue. This does not count as a failure.
    */
   readonly finish?: boolean;
   /**
-   * How long all of it may take, the delivery of results included; it may be `Infinity`. 30 s if absent, with `finish: false` the
-   * worker's `cancelGraceMs`.
+   * The time for all of it, including the delivery of results; may be `Infinity`. If absent 30 s, or with `finish:
+   * false` the worker's `cancelGraceMs`.
    */
   readonly graceMs?: number;
 }
@@ -143,8 +148,8 @@ export interface Worker {
   /** Resolves when the broker has accepted the worker; rejects if it refuses it, for a wrong token for example. */
   ready(options?: WaitOptions): Promise<void>;
   /**
-   * Handles a task with a function of this process. While it computes, nothing else in this process runs, heartbeats included: a function
-   * that does so for seconds belongs into a module.
+   * Handles a task with a function of this process. While it computes, nothing else in this process runs, not even
+   * heartbeats. So a function that computes for seconds belongs in a module.
    */
   handle<Input, Output, Parsed>(
     task: TaskDefinition<Input, Output, Parsed>,
@@ -155,11 +160,17 @@ export interface Worker {
   handle(handler: TaskHandler, options?: HandleOptions): void;
   /** Offers a service without a definition: bytes in, bytes or text out. The reply to a task is its standard output. */
   handle(service: string, run: Handler, options?: HandleOptions): void;
-  /** Handles tasks in threads with the handlers that a module exports. Resolves with their names when the module is loaded. */
+  /**
+   * Handles tasks in threads with the handlers that a module exports. Resolves with their names when the module is
+   * loaded.
+   */
   handle(module: URL, options?: ThreadOptions): Promise<readonly string[]>;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
-  /** Resolves when nothing runs and the broker has all results, or at the end of the grace. A second call can only shorten the grace. */
+  /**
+   * Resolves when nothing runs and the broker has all results, or at the end of the grace. A second call can only
+   * shorten the grace.
+   */
   stop(options?: StopOptions): Promise<void>;
   /** `stop()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
@@ -167,7 +178,7 @@ export interface Worker {
 
 /** Of a function of this process. */
 export interface HandleOptions {
-  /** At most so many calls at a time; the worker's slots if absent. A call that waits for its turn has a slot already. */
+  /** The most calls at a time; the worker's slots if absent. A call that waits for its turn already has a slot. */
   readonly concurrency?: number;
 }
 
@@ -358,7 +369,7 @@ function wholeNumber(value: number, what: string): number {
   throw badInput(`${what}: expected a whole number of 1 or more, got ${value}`);
 }
 
-/** At most so many calls at a time, in order. */
+/** Runs at most this many calls at a time, in order. */
 function limited(handler: CallHandler, most: number): CallHandler {
   const turns = new ObjectPool<number>(Array.from({ length: most }, (_, turn) => turn));
   return async (body, call) => {
@@ -400,8 +411,8 @@ function memoryWatch(options: WorkerOptions, log: Log, agent: () => Agent): Memo
 }
 
 /**
- * The worker's own without the tokens: a task that prints its environment would store them in its output. LABORO_RUN is about the task that
- * this worker itself may run in.
+ * The worker's environment without the tokens: a task that prints its environment would store them in its output.
+ * LABORO_RUN belongs to the task in which this worker itself may run.
  */
 function environmentOfTasks(): NodeJS.ProcessEnv {
   const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, LABORO_RUN: ___, ...env } = process.env;

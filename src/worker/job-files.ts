@@ -120,10 +120,13 @@ const isMatlab = (script: ScriptRecipe): boolean => script.type === ".m" && !has
 
 const safeExtension = (type: string): string => (/^\.[A-Za-z0-9]+$/.test(type) ? type : "");
 
-// How a `.m` script is run: by MATLAB, or by Octave where there is no MATLAB. It is called by name with its folder on the path, so that it runs
-// in the caller's directory.
+// How a `.m` script is run: by MATLAB, or else by Octave. It is called by name with its folder on the path, so that it
+// runs in the caller's directory.
 
-/** Shell text. The name of `file` is one that MATLAB accepts for a script: letters, digits and `_` before the `.m`. `exit` is the exit code after an error; 0 if absent. */
+/**
+ * Shell text. The name of `file` must be one that MATLAB accepts for a script: letters, digits and `_` before the `.m`.
+ * `exit`: the exit code after an error; 0 if absent.
+ */
 export function matlabLine(file: string, exit = 0, path: string = process.env.PATH ?? DEFAULT_PATH): string {
   const name = basename(file).replace(/\.m$/, "");
   const folder = dirname(file).replaceAll("'", "''");
@@ -146,7 +149,7 @@ function interpreter(path: string): string {
 /** The highest number that is tried. */
 const MAX_EARLIER = 10_000;
 
-/** The file at the worker that gets a task's output too, where its recipe names one. It is always a new one. */
+/** The file at the worker that also gets a task's output, if its recipe names one. It is always a new file. */
 export class LogFile {
   readonly #onFailure: (message: string) => void;
   #fd: number | undefined;
@@ -158,9 +161,9 @@ export class LogFile {
   }
 
   /**
-   * `job_3.log`, or `job_3-1.log` if that exists already, and so on. A relative path begins at the task's directory. Throws
-   * LABORO_BAD_INPUT if the file cannot be created: a task whose log would be lost is not run. `onFailure` is called if a later
-   * write fails.
+   * `job_3.log`, or `job_3-1.log` if that exists, and so on. A relative path begins at the task's directory. Throws
+   * LABORO_BAD_INPUT if the file cannot be created: a task whose log would be lost does not run. `onFailure` is called
+   * if a later write fails.
    */
   static open(path: Bytes, dir: Bytes | undefined, onFailure: (message: string) => void): LogFile {
     const whole = within(dir, latin(path));
@@ -175,7 +178,7 @@ export class LogFile {
     throw cannotOpen(Buffer.from(whole, "latin1"), `it is there, and so are ${MAX_EARLIER} others of its name`);
   }
 
-  /** After a failure nothing more is written: the task goes on, and its output is at the broker all the same. */
+  /** After a failure nothing more is written. The task continues, and the broker still gets its output. */
   write(bytes: Uint8Array): void {
     if (this.#fd === undefined) return;
     try {

@@ -1,9 +1,7 @@
 /**
- * What a worker remembers of its brokers: their addresses, and their store.
- *
- * The addresses are the brokers that it may connect to: those named at its start, those in the pushed config, and the group that a broker
- * announces (BROKERS). The group is kept in the worker's directory, so that the worker finds the others even if the broker
- * named at its start is gone for good.
+ * The brokers that a worker remembers, and their store. It may connect to the brokers named at its start, those in the
+ * pushed config, and the group that a broker announces (BROKERS). The group is stored in the worker's directory, so
+ * that the worker finds the others even if the broker named at its start is gone for good.
  */
 
 import { createHash } from "node:crypto";
@@ -46,7 +44,7 @@ export class KnownBrokers {
     return [...new Set([...this.#explicit, ...this.#group, ...this.#earlier])];
   }
 
-  /** Later: those of the pushed config and of the group, which are more recent. */
+  /** URLs after the first join: from the pushed config, then the group. */
   get currentUrls(): readonly string[] {
     return [...new Set([...this.#configured, ...this.#group])];
   }
@@ -105,7 +103,7 @@ function urlsIn(value: unknown): readonly string[] {
   return value.filter((url): url is string => typeof url === "string" && URL.canParse(url)).slice(0, MAX_URLS);
 }
 
-/** The store that the worker last worked for. It is kept in the worker's directory when the worker has joined a broker. */
+/** The store of the worker's last broker. It is written to the worker's directory at the join. */
 export class KnownStore {
   readonly #path: string;
   readonly #log: Log;
@@ -137,7 +135,7 @@ export class KnownStore {
     if (same && before.epoch === epoch && !older) return;
     this.remembered = same && !older ? { ...before, epoch } : { identity, epoch, job: JobId(0) };
     try {
-      // Not synced: it is only for messages, and one that a crash has cut counts as none.
+      // Not synced: it is only for messages. A file cut by a crash counts as none.
       fs.writeFileSync(this.#path, JSON.stringify(this.remembered), { mode: 0o600 });
     } catch (cause) {
       this.#log.warn({}, `the identity of the store is not kept: ${String(cause)}`);

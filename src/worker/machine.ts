@@ -1,12 +1,11 @@
 /**
- * The machine of a worker: what it has, and whether it has room for another task.
- *
- * What it has beside cores is read from files and variables, without any program:
+ * The machine of a worker: its resources, and whether it has room for another task. Resources besides cores are read
+ * from files and variables, without any program:
  *
  *   gpu   NVIDIA: the folders in /proc/driver/nvidia/gpus, else the files /dev/nvidia0 …
  *         AMD: the nodes with compute units in /sys/class/kfd/kfd/topology/nodes
- *         fewer where CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES names fewer
- *   mem   MiB of memory: MemTotal, or less where the control group of this process has less
+ *         fewer if CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES names fewer
+ *   mem   MiB of memory: MemTotal, or less if the control group of this process has less
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -97,13 +96,13 @@ interface MemoryOptions {
 const RETRY_MS = 1_000;
 
 /**
- * No task starts while the machine is short of memory or its load is high. Both are read before each start; while none may start, every
- * second and whenever a task has ended.
+ * No task starts while the machine is short of memory or its load is high. Both are read before each start. While none
+ * may start, they are also read every second and when a task has ended.
  */
 export class MemoryWatch {
   readonly #options: MemoryOptions;
   #shortage: string | undefined;
-  /** Since then so many tasks were started: they may not count as load yet. */
+  /** Tasks started since `at`, which the load average may not include yet. */
   #started = { at: 0, count: 0 };
   #timer: NodeJS.Timeout | undefined;
 

@@ -1,10 +1,11 @@
 /**
- * Output on its way to the broker. What an attempt writes first is held: if it ends soon and has written little, all of its output goes with
- * its result. Otherwise it gets an OutputBuffer, from which it is sent as it comes. The bytes in flight are bounded by the window of
- * WELCOME; CREDIT gives the number of those that are stored, in the order of sending.
+ * Output on its way to the broker. The first output of an attempt is held: if the attempt ends soon and has written
+ * little, all of it is sent with the result. Otherwise it goes through an OutputBuffer, from which it is sent as it
+ * arrives. The bytes in flight are bounded by the window of WELCOME; CREDIT returns the bytes that the broker has
+ * stored, in send order.
  *
- * Where the job relays, what lies past the head is also sent as RELAY, with a window of its own for each attempt: RELAYED says what
- * the clients have taken. While too much of such an attempt is unsent, its pipes are not read.
+ * If the job relays, output past the head is also sent as RELAY, with its own window for each attempt: RELAYED tells
+ * what the clients have taken. While too much of such an attempt is unsent, its pipes are not read.
  */
 import { join } from "node:path";
 import { type OutputStream, SMALL_OUTPUT, SMALL_OUTPUT_MS, type SmallOutput } from "../model/outcome.js";
@@ -43,7 +44,10 @@ interface OutputSource {
 export interface AttemptOutput {
   readonly task: TaskRef;
   readonly cap: number;
-  /** With it, what the buffer does not send as it comes is relayed, and the source is paused while it is taken slowly. */
+  /**
+   * Set if the job relays: output that the buffer does not send at once is relayed, and the source is paused while it
+   * is taken slowly.
+   */
   readonly relayFrom: OutputSource | undefined;
   /** From this time on it is not held. */
   readonly holdUntil: number;
@@ -62,7 +66,7 @@ interface OutputSenderOptions {
 
 /** The process of a relayed attempt is not read while this many bytes of its output wait to be sent. */
 const MAX_UNSENT_HEAD = 8 * 1024 * 1024;
-/** Bytes of output of all attempts that stay in memory, beside a little of each. The rest goes to the disk. */
+/** Output of all attempts in memory, apart from a small part of each. The rest is on disk. */
 const SHARED_MEMORY = 32 * 1024 * 1024;
 /** Each part has a row in DONE. */
 const MAX_PARTS = 64;
@@ -107,7 +111,7 @@ export class OutputSender {
     if (attempt.pending !== undefined) this.#write(attempt.pending, stream, bytes);
   }
 
-  /** The attempt has ended: all of its output, where it is still held, and how much it wrote. */
+  /** The attempt has ended. Returns its length, and all of its output if that is still held. */
   end(attempt: AttemptOutput): { readonly outputBytes: number; readonly output?: readonly SmallOutput[] } {
     this.#held.delete(attempt);
     const { pending, parts, size } = attempt;
@@ -115,7 +119,10 @@ export class OutputSender {
     return size === 0 ? { outputBytes: 0 } : { outputBytes: size, output: parts };
   }
 
-  /** The attempt was dropped while it runs: what is held of it is not sent. Another store may give the same attempt again meanwhile. */
+  /**
+   * The attempt was dropped while it runs: its held output is not sent. Another store may assign the same attempt
+   * meanwhile.
+   */
   drop(attempt: AttemptOutput): void {
     this.#held.delete(attempt);
   }
@@ -130,8 +137,8 @@ export class OutputSender {
   }
 
   /**
-   * `sent` is called once the output has ended, all of it was passed to the link, and what is relayed was taken. Returns false if
-   * there is no output to send.
+   * `sent` is called when the output has ended, all of it was passed to the link, and the relayed part was taken.
+   * Returns false if there is no output to send.
    */
   whenSent(task: TaskRef, sent: () => void): boolean {
     const pending = this.#all.size === 0 ? undefined : this.#all.get(attemptKey(task));
@@ -163,7 +170,7 @@ export class OutputSender {
     pending.output.discard();
   }
 
-  /** A new connection: sending restarts at what the broker has stored. */
+  /** A new connection: sending restarts after the output that the broker has stored. */
   resume(keep: readonly ResumedTask[], window: number, send: (message: FromWorker) => void): void {
     this.#inFlight.length = 0;
     this.#window = window;
@@ -316,8 +323,8 @@ const hasRoom = ({ size, cap, parts }: AttemptOutput, more: number): boolean =>
 const WINDOW = 1024 * 1024;
 
 /**
- * Output that is not kept, on its way to the clients that follow the job. Holds what they have not taken yet, in memory, so that it
- * can be sent again after a reconnect. It never refuses a write: while it is full, its owner stops reading the task's pipes.
+ * Output beyond the cap, for the clients that follow the job. Keeps in memory what they have not taken yet, to send it
+ * again after a reconnect. It never refuses a write: while it is full, its owner stops reading the task's pipes.
  */
 class RelayBuffer {
   readonly #chunks: UnsentOutput[] = [];

@@ -1,7 +1,7 @@
 /**
- * Results from the end of a task to the acknowledgement: sent when the task's output is sent, removed when the broker has acknowledged them.
- * A result whose acknowledgement is late is spooled: its task need not run again if this process dies. Spooled results of an earlier
- * process of this worker are sent again.
+ * Results from the end of a task to the acknowledgement: sent after the task's output, removed when the broker has
+ * acknowledged them. A result whose acknowledgement is late is spooled, so that its task need not run again if this
+ * process dies. Spooled results of an earlier process of this worker are sent again.
  */
 
 import { Packr } from "msgpackr";
@@ -21,7 +21,7 @@ const MIN_USUAL_MS = 4;
 const MAX_USUAL_MS = 1_000;
 
 interface ReporterDependencies {
-  /** Absent where the worker and its broker are one process: they end together. */
+  /** Absent if worker and broker are one process, because they end together. */
   readonly spool?: ResultSpool;
   readonly log: Log;
   readonly now: () => number;
@@ -151,7 +151,7 @@ export class ResultReporter {
 
 const clamp = (ms: number): number => Math.min(Math.max(ms, MIN_USUAL_MS), MAX_USUAL_MS);
 
-/** One spooled result as bytes: the end of the attempt, and its output where that is small. */
+/** A spooled result as bytes: the end of the attempt, and its output if that is small. */
 const packr = new Packr({ useRecords: false, variableMapSize: true });
 
 function encodeResult(done: DoneTask, packed: Uint8Array | undefined): Uint8Array {

@@ -1,4 +1,4 @@
-/** The services that a worker offers: functions of this process, modules in threads, programs. And the calls of them. */
+/** The services of a worker: functions of this process, modules in threads, programs. And the calls of them. */
 import { format, types } from "node:util";
 import { type ErrorCode, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
@@ -47,13 +47,13 @@ export interface ResultsPage {
   readonly next?: number | undefined;
 }
 
-/** Where a call sends what is no result. */
+/** Where a call sends everything that is not its result. */
 export interface CallPort {
   /** A JSON text. */
   progress(value: string): void;
   /** A line, with its end. */
   log(line: string): void;
-  /** Results of a job that this one came after. With `limit` 1 the value is there, whatever its size. */
+  /** Results of a job that this job depends on. With `limit` 1 the value is included whatever its size. */
   results(job: number, from: number, limit?: 1): Promise<ResultsPage>;
 }
 
@@ -64,8 +64,8 @@ const MAX_PROGRESS = 4096;
 export const REQUEST_INFO: CallInfo = { job: 0, index: 0, number: 1, attempt: 1, after: [] };
 
 /**
- * One call of a handler. It ends once: with the handler's reply, or past the grace of an abort. What the handler returns after that
- * is dropped.
+ * A call of a handler. It ends once: with the handler's reply, or past the grace of an abort. A later return value is
+ * dropped.
  */
 export class ServiceCall implements HandlerContext {
   readonly #service: string;
@@ -170,12 +170,15 @@ export class ServiceCall implements HandlerContext {
     return this.#abandoned;
   }
 
-  /** Called when the call ends past the grace: whatever runs it can be ended. */
+  /** Called when the call ends past the grace, so that its thread or process can be ended. */
   onAbandoned(act: () => void): void {
     this.#onAbandoned = act;
   }
 
-  /** Aborts the signal, and ends the call after the grace if the handler has not. A later call can only shorten the grace. */
+  /**
+   * Aborts the signal, and ends the call after the grace if the handler has not. A later call can only shorten the
+   * grace.
+   */
   abort(graceMs: number): void {
     const graceEnd = performance.now() + graceMs;
     if (this.#onEnd === undefined || graceEnd >= this.#graceEnd) return;
@@ -209,7 +212,7 @@ function outcomeOf<Output>(
   return { ...common, state, thrown: errorFromValue(value) ?? new Error(error ?? state) };
 }
 
-/** A handler and where its answer goes, where a task calls it: into the result as its value, or into the output. */
+/** A handler, and where its answer goes if a task calls it: into the result as its value, or into the output. */
 export interface Service {
   readonly handler: CallHandler;
   readonly returnsValue: boolean;
@@ -251,7 +254,10 @@ export class Services {
     return this.#services.get(name)?.returnsValue === true;
   }
 
-  /** Ends the call with the handler's reply, at once if the handler returns no promise. Never throws: an error becomes the reply. */
+  /**
+   * Ends the call with the handler's reply, at once if the handler returns no promise. Never throws: an error becomes
+   * the reply.
+   */
   start(call: ServiceCall, service: string, body: Uint8Array): void {
     const handler = this.#services.get(service)?.handler;
     if (handler === undefined) {
@@ -295,7 +301,10 @@ export function failure(cause: unknown): ServiceReply {
   return { error: own ? (code as ErrorCode) : "LABORO_SERVICE_FAILED", body: Buffer.from(message), details };
 }
 
-/** Notices that functions of this process have kept its event loop busy for longer than a heartbeat: then the broker hears nothing. */
+/**
+ * Detects functions of this process that keep its event loop busy for longer than a heartbeat, so that the broker gets
+ * nothing.
+ */
 export class BlockWatch {
   readonly #log: Log;
   readonly #now: () => number;

@@ -1,6 +1,7 @@
 /**
- * The folders in which tasks with files run. What was sent with a job is fetched from the broker once, checked by its digest
- * and kept in `sent/`, up to a size; each task gets a copy. What a task returns goes to the broker before its result.
+ * The folders in which tasks with files run. Files sent with a job are fetched from the broker once, checked by their
+ * digests and kept in `sent/`, up to a size. Each task gets a copy. Returned files are sent to the broker before the
+ * task's result.
  */
 import { spawnSync } from "node:child_process";
 import * as fs from "node:fs";
@@ -70,7 +71,7 @@ export class TaskFolders {
     try {
       fs.rmSync(folder, { recursive: true, force: true, maxRetries: 2 });
     } catch {
-      // The task has made folders that are too deep for Node, or that nobody may write.
+      // The task has created folders that are too deep for Node, or not writable.
       spawnSync("/bin/sh", ["-c", 'chmod -R u+rwX "$1"; rm -rf "$1"', "sh", folder], { stdio: "ignore" });
     }
   }
@@ -149,8 +150,8 @@ export class TaskFolders {
   }
 
   /**
-   * Sends what the task returns. Where it has succeeded, each path without a wildcard must be there. A link is refused: it
-   * may name anything.
+   * Sends the files that the task returns. If it has succeeded, each path without a wildcard must exist. A link is
+   * refused, because it may point anywhere.
    */
   async returnFiles(
     task: TaskRef,

@@ -25,7 +25,10 @@ interface RunSink {
 }
 
 export interface RunHandle {
-  /** SIGTERM, and SIGKILL after the grace: `ended` follows when it is gone. A handler is aborted; `ended` follows after the grace at the latest. */
+  /**
+   * SIGTERM, and SIGKILL after the grace: `ended` follows when it is gone. A handler is aborted; `ended` follows after
+   * the grace at the latest.
+   */
   stop(graceMs: number): void;
   /** Stops reading the task's output, so that it blocks when its pipes are full. */
   pause(): void;
@@ -33,8 +36,8 @@ export interface RunHandle {
 }
 
 /**
- * A batch system or a service manager that ends a worker kills its tasks, too, perhaps first. A task that somebody else has killed ends this
- * much later: if the worker begins to stop meanwhile, the task is returned.
+ * A batch system or service manager that ends a worker also kills its tasks, perhaps first. A task killed by another
+ * process ends this much later: if the worker begins to stop meanwhile, the task is returned.
  */
 const KILLED_TOGETHER_MS = 250;
 
@@ -114,7 +117,7 @@ export class TaskRunner {
         started,
       );
     } catch (cause) {
-      // Bad input in the recipe, a file that cannot be written: the task has failed, the worker goes on.
+      // Bad input in the recipe, or a file that cannot be written: the task has failed, the worker continues.
       setImmediate(() => end({ started, ended: this.#now(), error: asLaboroError(cause).message }));
       return { ...NO_PROCESS, stop: () => {} };
     }
@@ -142,7 +145,10 @@ export class TaskRunner {
     return this.#runProcess(task, job, recipe, acquired, sink);
   }
 
-  /** Gets the task's files, runs it in a folder of its own, and sends what it returns. Its slot is taken all the while. */
+  /**
+   * Gets the task's files, runs it in its own folder, and sends the files that it returns. Its slot is taken all the
+   * time.
+   */
   #runWithFiles(
     task: PrefetchedTask,
     job: JobRecipe,
@@ -232,8 +238,8 @@ export class TaskRunner {
   }
 
   /**
-   * What a typed handler returns is the task's value, the answer of any other service its standard output. One that is not kept whole is a
-   * failure: no one could use it.
+   * The return value of a typed handler is the task's value, the answer of any other service its standard output.
+   * Incomplete output is a failure, because nobody could use it.
    */
   #call(
     { service, body }: Extract<Recipe, { kind: "call" }>,
@@ -282,8 +288,8 @@ function bodyOf(task: PrefetchedTask, body: Uint8Array | undefined): Uint8Array 
   return typeof task.entry === "string" ? Buffer.from(task.entry) : task.entry;
 }
 
-// Time limits in percent of the median of a job's tasks that have succeeded here. There is none before three have. A task's limit is that
-// of the median when its time is up, not when it started.
+// Time limits in percent of the median of a job's tasks that have succeeded here. None applies before three have. A
+// task's limit is derived from the median when its time is up, not when it started.
 
 interface RunningLimit {
   /** `ms`: how long it took, if it succeeded. */

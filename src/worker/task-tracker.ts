@@ -1,11 +1,11 @@
 /**
- * The states of a worker's tasks; running them is the subject of worker-tasks.ts. On one connection a task moves only forward:
+ * The states of a worker's tasks; worker-tasks.ts runs them. On one connection a task moves only forward:
  *   prefetched   received, not started
- *   running      started, or ended with output to be sent
+ *   running      started, or ended with output to send
  *   finished     ended, its DONE not yet acknowledged
- * JOIN announces the tasks of all three states; WELCOME may drop any of them. DONEs are numbered. After a reconnect the results that no
- * ACK covers are running again until their output is sent, so a result is delivered however often the link is cut, and never before its
- * output.
+ * JOIN announces the tasks of all three states; WELCOME may drop any of them. DONEs are numbered. After a reconnect the
+ * results without an ACK are running again until their output is sent. So a result is delivered however often the link
+ * breaks, and never before its output.
  */
 import { type JobId, taskKey } from "../model/ids.js";
 import { contains, difference, intersection, normalize, type Range, type Ranges, rangesOf } from "../model/ranges.js";
@@ -112,7 +112,7 @@ export class TaskTracker {
     return taken;
   }
 
-  /** A task that ended earlier, in this process of the worker or the one before; its output is still to be delivered. */
+  /** A task that ended earlier, in this or the previous process of the worker. Its output is not delivered yet. */
   resume({ job, index, attempt, acceptedBy }: TaskRef): void {
     this.#running.set(taskKey(job, index), { job, index, attempt, acceptedBy });
   }
@@ -197,7 +197,7 @@ export class TaskTracker {
     return running;
   }
 
-  /** Removes those of these tasks that are prefetched, and returns them: retracted, or cancelled before their start. */
+  /** Removes and returns the prefetched ones of these tasks: retracted, or cancelled before their start. */
   removePrefetched(tasks: readonly AttemptRange[]): AttemptRange[] {
     const wanted = rangesByAttempt(tasks);
     const taken: AttemptRange[] = [];

@@ -1,8 +1,8 @@
 /**
- * The tasks of a worker, from their arrival to the acknowledgement of their results, whatever the link does meanwhile.
+ * The tasks of a worker, from their arrival to the acknowledgement of their results, independent of the link.
  *
- * The tracker knows the state of each task (prefetched, running, finished). DONE follows the last OUTPUT of its task: a task
- * whose process has ended counts as running until all of its output is sent.
+ * The tracker knows the state of each task (prefetched, running, finished). DONE follows the last OUTPUT of its task: a
+ * task whose process has ended counts as running until all of its output is sent.
  */
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
@@ -54,9 +54,15 @@ interface RunningAttempt {
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
   readonly output: AttemptOutput;
-  /** A handler that succeeds after its abort has done its work. A process that exits with 0 after SIGTERM may have been interrupted. */
+  /**
+   * A handler that succeeds after its abort has done its work. A process that exits with 0 after SIGTERM may have been
+   * interrupted.
+   */
   readonly isCall: boolean;
-  /** What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
+  /**
+   * What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker
+   * leaves).
+   */
   endAction: "report" | "drop" | "return";
   cancelled?: true;
 }
@@ -80,9 +86,9 @@ export class WorkerTasks {
   readonly #resultReporter: ResultReporter;
   readonly #recipes = new Map<JobId, JobRecipe>();
   #maxRecipes = MAX_RECIPES;
-  /** How many tasks of a job may run here at once, where the broker has said so. */
+  /** How many tasks of a job may run here at once, if the broker has limited it. */
   readonly #atOnce = new Map<JobId, number>();
-  /** Also dropped ones, until their process is gone. The same attempt of a restored store may run beside such a one. */
+  /** Includes dropped attempts until their process ends. After a restore, the same attempt may run beside one. */
   readonly #running = new Set<RunningAttempt>();
   #send: Send | undefined;
   #closing = false;
@@ -166,10 +172,12 @@ export class WorkerTasks {
     this.notifyWatchers();
   }
 
-  /** The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed. */
+  /**
+   * The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed.
+   */
   addRecipe(recipe: JobRecipe): void {
     const before = this.#recipes.get(recipe.job);
-    // A job of another store has this number now: its script is not the one that was written.
+    // A job of another store has this number now, so the written script is not the right one.
     if (before !== undefined && before.acceptedBy !== recipe.acceptedBy) this.#deps.files.forget(recipe.job);
     this.#recipes.delete(recipe.job);
     this.#recipes.set(recipe.job, recipe);
@@ -382,8 +390,8 @@ export class WorkerTasks {
   }
 
   /**
-   * While there are prefetched tasks, results are batched: a few together cost the broker one commit instead of many. Tasks are
-   * prefetched only where they are known to be short, so this delay is short as well.
+   * While there are prefetched tasks, results are batched: a few together cost the broker one commit instead of many.
+   * Only short tasks are prefetched, so this delay is short as well.
    */
   #flush(): void {
     if (this.#send === undefined) return;

@@ -1,6 +1,6 @@
 /**
- * What clients have asked for and not been answered yet, bounded by number and by bytes: of one connection, of all connections of a role,
- * and of all. What comes beyond is refused with LABORO_QUEUE_FULL; nothing that was accepted suffers from it.
+ * Bounds unanswered requests of clients, by number and by bytes: per connection, per role, and in total. Further ones
+ * are refused with LABORO_QUEUE_FULL. Accepted ones are not affected.
  */
 import { LaboroError } from "../../base/errors.js";
 import type { Role } from "../access/tokens.js";
@@ -41,7 +41,7 @@ class Count {
     this.#whose = whose;
   }
 
-  /** Throws where one ask more, with so many bytes, is too much. */
+  /** Throws if one more request with this many bytes exceeds a bound. */
   check(bytes: number, follows: number): void {
     const { asks, bytes: most, follows: mostFollows } = this.#bound;
     if (this.#now.asks + 1 > asks) throw this.#full("asks");
@@ -93,7 +93,10 @@ export class ConnectionAsks {
     return () => this.remove(bytes, follows);
   }
 
-  /** As `begin`, without a function to call: `remove` must follow once, with the same numbers. Throws LABORO_QUEUE_FULL. */
+  /**
+   * Like `begin`, without a function to call: `remove` must follow once, with the same numbers. Throws
+   * LABORO_QUEUE_FULL.
+   */
   add(bytes: number, follows = 0): void {
     for (const count of this.#counts) count.check(bytes, follows);
     for (const count of this.#counts) count.add(1, bytes, follows);

@@ -22,7 +22,9 @@ const configView = s.object({
 
 type ConfigView = s.ReadType<typeof configView>;
 
-/** Without the values of environment variables, of all workers, a pool or one, for roles that may not see those of jobs. */
+/**
+ * Removes the values of environment variables, of all workers, a pool or one, for roles that may not see those of jobs.
+ */
 function visibleTo(role: Role, { settings, ...config }: ConfigView): ConfigView {
   if (maySeeEnvironment(role)) return { ...config, settings };
   const hidden = JSON.stringify(settings, (name, value: ConfigValue) =>

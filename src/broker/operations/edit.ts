@@ -1,4 +1,4 @@
-/** Changes of a job that has not ended: its name, priority and limits; more tasks for one that is open for them. */
+/** Changes of a job that has not ended: its name, priority and limits, and more tasks for an open job. */
 
 import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";

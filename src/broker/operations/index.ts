@@ -1,6 +1,6 @@
 /**
- * The table of the broker's operations, by name. The link carries them as OPERATION, HTTP has them below /api/v1. The types of the SDK, the
- * OpenAPI document and the table in docs/reference/api.md are generated from it.
+ * The table of the broker's operations, by name. The link carries them as OPERATION, HTTP has them below /api/v1. The
+ * types of the SDK, the OpenAPI document and the table in docs/reference/api.md are generated from it.
  */
 import { badInput } from "../../base/errors.js";
 import type { ReadType, Schema, WrittenType } from "../../model/schema.js";

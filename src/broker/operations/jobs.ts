@@ -107,7 +107,7 @@ async function addSubmitted(
 
 type ResultOf<Op extends WriteResult["op"]> = Extract<WriteResult, { op: Op }>;
 
-/** Its number was given by the database. It exists, whatever has become of the jobs that it waits for. */
+/** The database has assigned its number. It exists even if jobs that it depends on are gone. */
 export async function submitFromTransaction(core: Core, given: TransactionSubmission): Promise<void> {
   const { id, task, inputs, options } = given;
   if ((await core.store.job(id)) !== undefined) return;
@@ -150,8 +150,8 @@ async function commitSubmit(core: Core, write: Submit): Promise<ResultOf<"submit
 }
 
 /**
- * With its number known, dispatch need not wait until the job is stored: its decisions follow the submission in the same batch, so the first
- * tasks are sent one commit earlier.
+ * With its number known, dispatch need not wait until the job is stored: its decisions follow the submission in the
+ * same batch, so the first tasks are sent one commit earlier.
  */
 async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries): Promise<SubmitAnswer> {
   if (core.refusing !== undefined) throw core.refusing;
@@ -168,7 +168,7 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries
   const granted = Math.min(write.lease, spec.count);
   const job = newJob(write.job, id, entries !== undefined, granted, now());
   const first = { id: write.rangeId, job: id, first: 0, last: granted - 1, ...NO_HISTORY };
-  // A poll of the jobs in the store must not take it for one that was removed.
+  // A poll of the jobs in the store must not consider it removed.
   if (core.jobNumbers !== undefined) void core.jobs.withLock(id, () => stored).catch(() => {});
   core.jobs.stored(job, granted > 0 || core.jobNumbers === undefined ? first : undefined, NO_ENDS);
   try {

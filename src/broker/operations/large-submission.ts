@@ -1,6 +1,6 @@
 /**
- * A submission of more than a megabyte is read in a thread: a million entries would stop everything else for a second. One at a time,
- * because one takes many times its bytes in memory.
+ * A submission of more than a megabyte is read in a thread: a million entries would block the event loop for a second.
+ * One at a time, because each takes many times its bytes in memory.
  */
 import { Worker } from "node:worker_threads";
 import { asLaboroError, LaboroError } from "../../base/errors.js";

@@ -102,7 +102,10 @@ interface AttemptChoice {
   readonly attempt?: number;
 }
 
-/** The attempt to read, and whether it has ended: read before its output, so that no output arrives after the last read. */
+/**
+ * The attempt to read, and whether it has ended. Determined before its output is read, so that no output arrives after
+ * the last read.
+ */
 async function attemptOf(core: Core, owner: Job, given: AttemptChoice): Promise<{ attempt?: number; ended: boolean }> {
   const { attempt } = given;
   const here = localClaim(core, given.job, given.index);
@@ -130,8 +133,8 @@ function requireAttempt(owner: Job, { index, attempt = 1 }: AttemptChoice, last 
 }
 
 /**
- * An attempt without a claim has not ended for that reason: its result, with small output, may not be committed yet. And while a worker
- * moves from one broker to another, no broker has the claim of a running attempt.
+ * An attempt without a claim may still be running: its result, with small output, may not be committed yet. And while a
+ * worker moves to another broker, no broker has the claim of a running attempt.
  */
 async function isEarlier(core: Core, { job, index }: { job: JobId; index: number }, attempt: number): Promise<boolean> {
   if (!core.state.jobs.has(job)) return true;

@@ -1,4 +1,4 @@
-/** The overview for one page: the broker, its task rates, and what is wrong. Also the permissions of the caller. */
+/** The overview for one page: the broker, its task rates, problems, and the permissions of the caller. */
 
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";

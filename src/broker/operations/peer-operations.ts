@@ -1,6 +1,6 @@
 /**
- * Operations between the brokers of a group: each answers for itself only. They are not part of the API: only a link that was opened by a
- * broker may call them.
+ * Operations between the brokers of a group: each answers for itself only. They are not part of the API: only a link
+ * that was opened by a broker may call them.
  */
 import { JobId, WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";

@@ -1,4 +1,7 @@
-/** Problems, in words for people, each with the job, worker or service to inspect. A few of each kind are listed, with the number of the others. */
+/**
+ * Problems, in words for people, each with the job, worker or service to inspect. A few of each kind are listed, the
+ * others are counted.
+ */
 
 import { now } from "../../base/clock.js";
 import { explain } from "../../dispatch/index.js";

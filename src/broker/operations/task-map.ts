@@ -1,6 +1,6 @@
 /**
- * A map of a job's tasks: the state of each task or, for many tasks, one state for each cell of several tasks. A run of equal cells is one
- * pair of numbers, so the answer is small for any job.
+ * A map of a job's tasks: the state of each task or, for many tasks, one state for each cell of several tasks. A run of
+ * equal cells is one pair of numbers, so the answer is small for any job.
  */
 import { GONE, STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
@@ -12,7 +12,10 @@ import { operation } from "./operation.js";
 import { job, requireJob } from "./shared-fields.js";
 import { COUNTED_AT_ONCE } from "./tasks.js";
 
-/** In order of importance: a cell has one of the first three states if any of its tasks has it, otherwise the most frequent one. */
+/**
+ * In order of importance: a cell has one of the first three states if any of its tasks has it, otherwise the most
+ * frequent one.
+ */
 const CELL_STATES = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"] as const;
 const [FAILED, RUNNING, PREFETCHED, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
 const KINDS = CELL_STATES.length;
@@ -86,7 +89,7 @@ class Cells {
     this.#counts[at] = (this.#counts[at] ?? 0) + count;
   }
 
-  /** Tasks of this range, as far as they are shown. */
+  /** The visible tasks of this range. */
   addRange(kind: number, from: number, to: number): void {
     const end = Math.min(to, this.last);
     for (let at = Math.max(from, this.first); at <= end; ) {

@@ -72,7 +72,7 @@ export const explain = operation({
   },
 });
 
-/** Nothing where no value is safe in the place of a placeholder: such a task does not start. */
+/** Empty if a placeholder's value cannot be inserted safely. Such a task does not start. */
 async function commandOf(core: Core, job: Job, index: number): Promise<{ command?: string }> {
   const { id, recipe, hasEntries } = job;
   const number = taskNumber(job, index);

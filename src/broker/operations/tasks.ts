@@ -1,4 +1,4 @@
-/** Operations on the tasks of a job: results, running and waiting tasks, what they used, entries. */
+/** Operations on the tasks of a job: results, running and waiting tasks, resource usage, entries. */
 import { matchesGlob } from "../../base/format.js";
 import { STARTED, UNSTARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";

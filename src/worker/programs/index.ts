@@ -110,8 +110,8 @@ function persistentProgram(
 }
 
 /**
- * A program that is started for each call: the body is its standard input, its standard output is the reply. It runs in slot
- * shells as tasks do, but not in the shells of tasks: the broker counts slots, it does not know which shell is busy.
+ * A program that is started for each call: the body is its standard input, its standard output is the reply. It runs in
+ * slot shells as tasks do, but not in the same ones: the broker counts slots and does not know which shell is busy.
  */
 type ProgramHandler = (body: Uint8Array, call: { readonly signal: AbortSignal }) => Promise<Answer>;
 

@@ -64,7 +64,7 @@ export class PersistentProcess {
     });
     child.once("exit", () => {
       if (this.#state === "idle") this.#state = "ending";
-      // The rest of the group has lost its leader and must not go on unwatched.
+      // The rest of the group has lost its leader and must not continue unwatched.
       this.#signal("SIGKILL");
       const drainTimer = setTimeout(() => this.#gone(), OUTPUT_DRAIN_MS);
       child.once("close", () => {
@@ -103,7 +103,7 @@ export class PersistentProcess {
     });
   }
 
-  /** Ends it; resolves when it is gone. The grace may be shorter than the one that it was given before. */
+  /** Ends it; resolves when it is gone. A later call may shorten the grace. */
   close(graceMs: number): Promise<void> {
     if (this.#state === "gone") return Promise.resolve();
     const { service } = this.#options;

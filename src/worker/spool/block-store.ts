@@ -9,9 +9,9 @@ import { writeFully } from "../../base/files/durable.js";
 import { scanRecords } from "../../base/files/records.js";
 import { Block, slotBytes } from "./block.js";
 
-// A file of slots of equal size; each holds one block or is free. Freed slots are used again, so the file acts as a ring where
-// the oldest block is replaced by the newest, and it is truncated once no slot is in use. It is created when first needed: the
-// output of most tasks never touches the disk.
+// A file of slots of equal size, each free or with one block. Freed slots are used again, so the file is a ring in
+// which the newest block replaces the oldest. It is truncated when no slot is in use. It is created when first needed:
+// the output of most tasks is never on disk.
 
 /** Every record is built here and written at once, so that a task with much output leaves nothing to collect. */
 const draft = Buffer.allocUnsafeSlow(slotBytes(64 * 1024));
@@ -123,7 +123,7 @@ export class BlockStore {
   #borrowed = 0;
   /** The block last read from the spill file. */
   #loaded: Block | undefined;
-  /** The memory of the block last spilled, for the next one, so that a task with much output leaves nothing to collect. */
+  /** The memory of the last spilled block, for the next one, so that a task with much output leaves no garbage. */
   #spare: Buffer | undefined;
 
   constructor(settings: BlockStoreSettings) {
@@ -136,7 +136,7 @@ export class BlockStore {
     return this.#file.made;
   }
 
-  /** Where the last block ends. */
+  /** The end of the last block. */
   get end(): number {
     return this.#list.at(-1)?.end ?? 0;
   }
@@ -194,7 +194,7 @@ export class BlockStore {
     if (last > first) for (const stored of this.#list.splice(first, last - first)) this.#forget(stored);
   }
 
-  /** All blocks, where they are in memory and hold no more than this together. */
+  /** All blocks, if they are in memory and not larger than this in total. */
   inMemory(atMost: number): Block[] | undefined {
     if (this.#inMemory > atMost) return undefined;
     const blocks: Block[] = [];

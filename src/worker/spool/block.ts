@@ -1,12 +1,12 @@
 /**
  * The output of an attempt as bytes in memory and on disk: its blocks, and what another process needs to deliver them.
  *
- * A block is a range of the output as the worker buffers it: bytes in order of arrival, and the runs that record which stream
- * they came from. Writes of one stream that follow each other share a run. A block is open while it takes bytes, and is
- * sealed when it is full of bytes or of runs; then it can be written to a slot of the spill file.
+ * A block is a range of the output in the worker's buffer: bytes in order of arrival, and runs that record their
+ * stream. Successive writes of one stream share a run. A block is open while it takes bytes, and sealed when it is full
+ * of bytes or of runs. Then it can be written to a slot of the spill file.
  *
- * In a slot it is one checksummed record: start and number of runs, each run (length * 2 + stream), all as varints, then the
- * bytes.
+ * In a slot it is one checksummed record: start and number of runs, each run (length * 2 + stream), all as varints,
+ * then the bytes.
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
@@ -128,8 +128,8 @@ export class Block {
 }
 
 /**
- * A small ended output as bytes inside a spooled result: varints (format version, cap, length written, bytes lost), then each
- * block as its size and its record.
+ * A small ended output as bytes inside a spooled result: varints (format version, cap, written length, lost bytes),
+ * then each block as its size and its record.
  */
 
 interface PackedOutput {
@@ -170,9 +170,10 @@ export function unpackOutput(bytes: Uint8Array): PackedOutput {
   return { cap, end, lost, blocks };
 }
 
-// What a new worker process needs to deliver an ended attempt's output: its length, which part of it is kept, and in which
-// slots of the spill file. It is the file `<path>.index` beside the spill file, one checksummed record of varints, written
-// whole or not at all. A spill file without an index belonged to a task that died with its worker.
+// Everything that a new worker process needs to deliver the output of an ended attempt: its length, the kept part, and
+// the slots of the spill file that contain it. It is the file `<path>.index` beside the spill file, one checksummed
+// record of varints, written as a whole or not at all. A spill file without an index belonged to a task that died with
+// its worker.
 
 interface OutputIndex {
   readonly cap: number;

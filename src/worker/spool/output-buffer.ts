@@ -1,14 +1,17 @@
 /**
- * The buffer between a task's pipes and the link, for one attempt. Writing never waits for the link and never grows memory:
+ * The buffer between a task's pipes and the link, for one attempt. Writing never waits for the link and never grows
+ * memory:
  *
- * - The newest bytes are in the open block. Sealed blocks stay in memory up to a limit; beyond it the newest goes to
- *   the spill file, so that a link that keeps up never touches the disk.
- * - Up to half the cap is the head, sent as it comes. The rest is the tail: its oldest part is dropped once it exceeds the
- *   other half. It is sent only after the end, as only then is it known which part remains.
- * - A block that the disk cannot write or read back is lost: the task goes on, `onLost` is called, the offsets stay empty.
+ * - The newest bytes are in the open block. Sealed blocks stay in memory up to a limit. Beyond it the newest goes to
+ *   the spill file, so that a fast link never uses the disk.
+ * - Up to half the cap is the head, sent as it arrives. The rest is the tail: its oldest part is dropped when it exceeds
+ *   the other half. It is sent after the end, when it is known which part remains.
+ * - A block that the disk cannot write or read back is lost: the task continues, `onLost` is called, the offsets stay
+ *   empty.
  *
  * States: writing; ended (`end` was called: nothing more is written, the tail can be sent); discarded. In each, `next`
- * returns what follows the cursor, `markStored` drops what the broker has, `rewind` sets the cursor back after a reconnect.
+ * returns what follows the cursor, `markStored` drops what the broker has, `rewind` sets the cursor back after a
+ * reconnect.
  *
  * An ended output survives the process in one of two ways: `pack` returns a small one as bytes, to be spooled with the
  * result in one group commit; `persist` makes any other durable beside its spill file.
@@ -59,14 +62,14 @@ export class OutputBuffer {
   #stored = 0;
   #cursor = 0;
   #lost = 0;
-  /** The run that the last chunk came from, and where it begins: the next one is there or after it. */
+  /** The run of the last chunk, and its start: the next chunk is in it or after it. */
   #readPosition = { block: undefined as Block | undefined, run: 0, start: 0 };
   #persisting = false;
   /** Whether there may be files besides the spill file. */
   #hasFiles = false;
   #discarded = false;
 
-  /** `blockBytes` and `slots` are for an output that another process wrote: the size of its blocks, the slots of its file. */
+  /** `blockBytes` and `slots`: for the output of another process, the size of its blocks and the slots of its file. */
   constructor(settings: OutputBufferSettings, blockBytes?: number, slots = 0) {
     const memory = settings.memory ?? DEFAULT_MEMORY;
     this.#path = settings.path;
@@ -95,7 +98,7 @@ export class OutputBuffer {
     return this.#lost;
   }
 
-  /** Where the part that is sent as it comes ends. */
+  /** The end of the part that is sent as it arrives. */
   get headEnd(): number {
     return this.#head;
   }
@@ -186,7 +189,10 @@ export class OutputBuffer {
     return output.#asEnded(end, lost);
   }
 
-  /** Makes the rest of an ended output durable. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED, and may be called again. */
+  /**
+   * Makes the rest of an ended output durable. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED, and may be called
+   * again.
+   */
   async persist(): Promise<void> {
     this.#sealLast();
     this.#persisting = true;
@@ -229,7 +235,7 @@ export class OutputBuffer {
     if (!this.#persisting) this.#removeFiles();
   }
 
-  /** Where the tail that is kept begins. */
+  /** The start of the kept tail. */
   get #tailFrom(): number {
     return this.#end > this.#cap ? this.#end - (this.#cap - this.#head) : this.#head;
   }

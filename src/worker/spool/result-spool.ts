@@ -1,16 +1,16 @@
 /**
  * Finished results until the broker has acknowledged them, in one append-only file.
  *
- * An entry is waiting (not on disk yet), being written, written, or settled (acknowledged, and gone from here). One write is in
- * flight at a time. It takes all that waits, with the numbers of written entries that were settled meanwhile, and ends
- * with a sync; when it ends, the next begins. So the busier the worker, the larger the group. An entry settled while it waits
- * is never written. Settled numbers alone cause no write: losing them means that a result is delivered twice, and the broker
- * ignores the second.
+ * An entry is waiting (not on disk yet), being written, written, or settled (acknowledged, and gone from here). One
+ * write is in flight at a time. It takes all waiting entries, with the numbers of written entries that were settled
+ * meanwhile, and ends with a sync. Then the next begins. So the busier the worker, the larger the group. An entry
+ * settled while it waits is never written. Settled numbers alone cause no write: if they are lost, a result is
+ * delivered twice, and the broker ignores the second.
  *
- * The file is truncated when no entry in it is needed, and rewritten when most are not. It is also rewritten after damage or a
- * failed sync, as the content that the system shows may then differ from the content on disk.
+ * The file is truncated when no entry in it is needed, and rewritten when most are not. It is also rewritten after
+ * damage or a failed sync, because the visible content may then differ from the content on disk.
  *
- * If a write fails, its entries wait again and `failing` holds the error. It is retried with the next append and after an
+ * If a write fails, its entries wait again and `failing` is the error. It is retried with the next append and after an
  * interval, until it succeeds. No entry is dropped.
  */
 import * as fs from "node:fs";
@@ -152,7 +152,9 @@ export class ResultSpool {
     if (this.#entries.size === 0 && (this.#end > 0 || this.#flushes.length > 0)) this.#startWriting();
   }
 
-  /** Resolves when everything appended so far is on disk or acknowledged; rejects only if the spool is closed before that. */
+  /**
+   * Resolves when all appended entries are on disk or acknowledged. Rejects only if the spool is closed before that.
+   */
   flush(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#flushes.push({ upTo: this.#lastNumber, resolve, reject });

@@ -87,7 +87,7 @@ interface SpoolContents {
   readonly results: SpooledResult[];
   readonly damage: SpoolDamage[];
   readonly lastNumber: number;
-  /** Where the next record goes. */
+  /** The position of the next record. */
   readonly end: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A worker's data directory: its identity in `worker-secret`, and what it has not delivered yet in `results` and `out/`. One
- * process uses it at a time.
+ * A worker's data directory: its identity in `worker-secret`, and undelivered results and output in `results` and
+ * `out/`. One process uses it at a time.
  */
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";
@@ -18,9 +18,9 @@ export interface WorkerDirectory {
   readonly secret: string;
   /** Where spooled results are kept. */
   readonly resultsPath: string;
-  /** Where the brokers of its group are kept. */
+  /** The file with the brokers of its group. */
   readonly brokersPath: string;
-  /** Where the store is kept that the worker last worked for. */
+  /** The file with the store of the worker's last broker. */
   readonly storePath: string;
   /** Where each attempt's output has its spill file. */
   readonly outputDirectory: string;
@@ -29,8 +29,8 @@ export interface WorkerDirectory {
 }
 
 /**
- * Creates the directory, or opens the one that an earlier process of this worker left. With `shared: false` it is
- * not locked: it is temporary, or its worker lives and ends with a broker in this process.
+ * Creates the directory, or opens the one of an earlier process of this worker. With `shared: false` it is not locked:
+ * it is temporary, or its worker is in the process of a broker.
  */
 export function openWorkerDirectory(directory: string, { shared }: { readonly shared: boolean }): WorkerDirectory {
   const outputDirectory = join(directory, "out");
