@@ -1,8 +1,8 @@
 /**
- * Recent events, for clients that follow. A ring buffer in memory: a follower gives the last event that it has seen and gets those after
- * it. If the ring no longer has them, the follower gets `missed` and must read the state again.
+ * Recent events, for clients that follow. A ring buffer in memory: a follower names its last event and gets the later
+ * ones. If the ring no longer has them, the follower gets `missed` and must read the state again.
  *
- * An event's number always rises: the broker's epoch, then a counter.
+ * The number of an event always rises: the broker's epoch, then a counter.
  */
 import { now } from "../base/clock.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
@@ -11,13 +11,13 @@ import type { TaskEnd } from "../model/outcome.js";
 import { ALL_TASKS, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Write, WriteResult } from "../model/store.js";
 
-// Wakes those who follow something, after it has changed: at most once for all changes of a turn of the event loop, and with a pause
-// after each round that is a multiple of what the round cost. So followers cost a bounded part of the broker's time, however many there
-// are: with many of them they only hear of changes later.
+// Wakes followers after a change: once for all changes of a turn of the event loop, and with a pause after each round
+// in proportion to its cost. So followers take a bounded part of the broker's time: if there are many, they hear of
+// changes later.
 
-/** The pause, as a multiple of the time a round took: at most a fifth of the time is spent on followers. */
+/** The pause as a multiple of the round's time: at most a fifth of the time is spent on followers. */
 const PAUSE_FACTOR = 4;
-/** What a follower costs after it was woken, when it answers its client. */
+/** The cost of a woken follower, which then answers its client. */
 const ANSWER_MS = 0.025;
 const MAX_PAUSE_MS = 1_000;
 
@@ -36,7 +36,6 @@ class Followers {
     return () => this.#wakes.delete(wake);
   }
 
-  /** Something has changed. */
   notify(): void {
     this.#changed = true;
     if (this.#state !== "idle" || this.#wakes.size === 0) return;
@@ -56,7 +55,7 @@ class Followers {
       this.#state = "idle";
       if (this.#changed) this.notify();
     };
-    // A timer would make a single follower wait for a millisecond.
+    // A timer would let a single follower wait for a millisecond.
     if (pauseMs < 1) setImmediate(resume);
     else setTimeout(resume, pauseMs).unref();
   }
@@ -69,7 +68,7 @@ export type EventBody =
   | { readonly kind: "job-cancelled"; readonly job: JobId; readonly tasks: Ranges; readonly reason?: string }
   | { readonly kind: "job-rerun"; readonly job: JobId; readonly count: number }
   | { readonly kind: "job-ended"; readonly job: JobId; readonly state: JobEnd; readonly counters: Counters }
-  /** `truncated`: too many ranges to list all; the counters are complete. */
+  /** `truncated`: there are too many ranges to list. The counters are complete. */
   | {
       readonly kind: "tasks-ended";
       readonly job: JobId;
@@ -98,7 +97,7 @@ export type EventBody =
       readonly kind: "schedule-set" | "schedule-removed" | "schedule-paused" | "schedule-resumed";
       readonly schedule: string;
     }
-  /** `due`: the point in time that it is for. */
+  /** `due`: the scheduled time. */
   | { readonly kind: "schedule-run"; readonly schedule: string; readonly due: number; readonly job?: JobId }
   | { readonly kind: "schedule-skipped"; readonly schedule: string; readonly due: number; readonly reason: string }
   | { readonly kind: "allocator-log"; readonly allocator: string; readonly message: string }
@@ -109,9 +108,9 @@ export type BrokerEvent = EventBody & { readonly id: number; readonly at: number
 
 interface EventPage {
   readonly events: readonly BrokerEvent[];
-  /** Give this as `after` for the next page. */
+  /** The `after` of the next page. */
   readonly last: number;
-  /** Events after `after`, up to this one, are lost. */
+  /** Events from `after` up to this one are lost. */
   readonly missedUntil?: number;
 }
 
@@ -124,13 +123,13 @@ export class Events {
   readonly #events: BrokerEvent[] = [];
   readonly #most: number;
   readonly #listeners = new Set<(event: BrokerEvent) => void>();
-  /** Clients; they are woken a moment after an event. */
+  /** Woken a moment after an event. */
   readonly followers = new Followers();
-  /** The event before the first that is kept. */
+  /** The event before the first one in the ring. */
   #lastDropped: number;
   #last: number;
   #rangeCount = 0;
-  /** Where the ring begins in the array, which is cut now and then, not at each event. */
+  /** Where the ring begins in the array, which is not cut at each event. */
   #start = 0;
 
   constructor(epoch: number, most = EVENTS_KEPT) {
@@ -157,7 +156,7 @@ export class Events {
     return () => this.#listeners.delete(listener);
   }
 
-  /** The events after this one, as far as they are kept; 0 for all. */
+  /** The later events that the ring still has; 0 for all. */
   after(after: number, limit: number, job?: number): EventPage {
     const known = after === 0 || (after >= this.#lastDropped && after <= this.#last);
     let at = this.#start + (known && after !== 0 ? after - this.#lastDropped : 0);
@@ -190,17 +189,17 @@ function rangeCountOf(event: EventBody): number {
   return event.succeeded.length + event.failed.length + event.cancelled.length;
 }
 
-// The events of a commit: they are published once it is durable, not before.
+// The events of a commit. They are published when it is durable.
 
-/** Ranges listed in one event; beyond that only the counters are complete. */
+/** Ranges listed in one event. Beyond that only the counters are complete. */
 const MAX_LISTED_RANGES = 256;
 
-/** The tasks of one job that ended in one commit: one event, however many they are. */
+/** The tasks of one job that ended in one commit: a single event. */
 interface JobProgress {
   readonly indices: Readonly<Record<TaskEnd, number[]>>;
   counters: Counters | undefined;
   ended: JobEnd | undefined;
-  /** False for writes that only move tasks, which report progress too. */
+  /** False for writes that only move tasks. */
   countersChanged: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** The named limits: their rules in the store, and what is used of them. Dispatch, or in a group the store, keeps to them. */
+/** The named limits: their rules in the store, and their use. Dispatch enforces them; in a group, the store. */
 import { now } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import { loadLimits, onLimitRule } from "../dispatch/index.js";
@@ -10,9 +10,9 @@ import type { Core } from "./core.js";
 export const LISTED_JOBS = 10;
 
 export interface LimitInfo extends Omit<LimitUse, "leased"> {
-  /** Tasks that are not at a worker, of jobs that are neither held nor wait for other jobs. */
+  /** Tasks that no worker has, of jobs that are neither held nor blocked. */
   readonly waiting: number;
-  /** The jobs of these tasks, the oldest first; at most LISTED_JOBS. */
+  /** The jobs of these tasks, oldest first; at most LISTED_JOBS. */
   readonly jobs: readonly number[];
   readonly jobCount: number;
 }
@@ -36,7 +36,7 @@ export class NamedLimits {
     loadLimits(this.#core.state, await this.#stored(), starts, now());
   }
 
-  /** When it resolves, the rule is durable and holds here. */
+  /** When it resolves, the rule is durable and in effect here. */
   async set(name: string, rule: LimitRule): Promise<void> {
     await this.#core.put(LIMIT_BUCKET, name, JSON.stringify(rule));
     this.#apply(name, rule);
@@ -48,7 +48,7 @@ export class NamedLimits {
     this.#apply(name, undefined);
   }
 
-  /** Applies what other brokers have set. One read at a time: an older answer must not come last. */
+  /** Applies the rules that other brokers have set. One read at a time, so that an older answer is not applied last. */
   refresh(): Promise<void> {
     this.#reading = this.#reading.catch(() => {}).then(() => this.#refresh());
     return this.#reading;
@@ -57,7 +57,7 @@ export class NamedLimits {
   async requireKnown(names: readonly string[]): Promise<void> {
     const unknown = (): string | undefined =>
       names.find((name) => this.#core.state.limits.get(name)?.rule === undefined);
-    // Another broker may have just set it.
+    // Another broker may just have set it.
     if (unknown() !== undefined && this.#core.store.shared) await this.refresh();
     const name = unknown();
     if (name === undefined) return;

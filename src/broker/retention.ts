@@ -1,5 +1,5 @@
 /**
- * Removes ended jobs after a time, their own or the broker's, or when they take too much space: the oldest first. Open jobs are never
+ * Removes ended jobs when their time is over, or when they take too much space: oldest first. Open jobs are never
  * removed.
  */
 import { now } from "../base/clock.js";
@@ -10,13 +10,13 @@ import { endedJobs, removeJobs } from "./operations/job-list.js";
 
 /** Which ended jobs are removed. */
 export interface Retention {
-  /** Since the job ended, for jobs without a `keepMs` of their own; for ever if absent. */
+  /** Since the end of the job, for jobs without `keepMs`; for ever if absent. */
   readonly keepMs?: number;
-  /** The same where it did not succeed; `keepMs` if absent. */
+  /** For jobs that did not succeed; `keepMs` if absent. */
   readonly keepFailedMs?: number;
   /** The size of the store, in bytes. */
   readonly keepBytes?: number;
-  /** Whatever the size, a job is kept for this time after its end. */
+  /** A job is kept at least this long after its end, whatever the size. */
   readonly keepAtLeastMs?: number;
   /** How often it is checked; every minute if absent. */
   readonly everyMs?: number;
@@ -49,7 +49,7 @@ export function startRetention(core: Core, retention: Retention, log: Log): () =
   return () => clearInterval(timer);
 }
 
-/** A few at a time, so that other commits do not wait for long. */
+/** A few at a time, so that other commits do not wait long. */
 async function removeExpired(core: Core, { keepMs, keepFailedMs }: Retention): Promise<number> {
   const keep = { ...(keepMs === undefined ? {} : { keepMs }), ...(keepFailedMs === undefined ? {} : { keepFailedMs }) };
   let removed = 0;

@@ -1,4 +1,4 @@
-/** What happens to a schedule when it is changed, and at a point in time: which run, which cancels, and what is next. */
+/** The effects of a change of a schedule, and of a scheduled time: which run, which cancels, and the next time. */
 import { randomInt } from "node:crypto";
 import { pack } from "msgpackr";
 import { asLaboroError, badInput, LaboroError } from "../base/errors.js";
@@ -19,12 +19,15 @@ import { checkTimes, nextPoint } from "../model/schedule-times.js";
 import type { Core } from "./core.js";
 import { submitWrite } from "./operations/jobs.js";
 
-/** A run that starts within this time is on time: the next point follows its own. After it, the next point is one in the future. */
+/**
+ * A run that starts within this time is on time: the next time is counted from the scheduled one. Otherwise it lies in
+ * the future.
+ */
 const ON_TIME_MS = 1_000;
 
 const newRevision = (): number => randomInt(1, 2 ** 48 - 1);
 
-/** The row after a change: its next point is the first after `after`. */
+/** The row after a change. Its next time is the first one after `after`. */
 function moved(
   spec: ScheduleSpec,
   state: ScheduleState,
@@ -39,14 +42,16 @@ function moved(
   return { revision: newRevision(), nextAt, state: { ...rest, due } };
 }
 
-/** The row after a change that leaves the next point as it is. */
+/** The row after a change that keeps the next time. */
 const kept = ({ nextAt }: Schedule, state: ScheduleState): Pick<Schedule, "revision" | "nextAt" | "state"> => ({
   revision: newRevision(),
   state,
   ...(nextAt === undefined ? {} : { nextAt }),
 });
 
-/** A new schedule, or one in the place of `found`. Its past stays; its next point does, too, unless the times are others. */
+/**
+ * A new schedule, or a replacement of `found`. The history is kept; the next time also, unless the times have changed.
+ */
 export function replacement(
   found: Schedule | undefined,
   name: string,
@@ -57,7 +62,7 @@ export function replacement(
   checkJob(spec);
   const before = found?.state;
   const sameAsBefore = found !== undefined && sameTimes(found.spec, spec);
-  // One that has ended may be set again: programs do at each start.
+  // A schedule that has ended may be set again: programs do this at each start.
   if (!sameAsBefore) checkTimes(spec, now);
   const same = sameAsBefore && before?.paused === (paused ?? before?.paused);
   if (same && before !== undefined) {
@@ -73,7 +78,7 @@ export function replacement(
     paused: paused ?? before?.paused ?? false,
     anchor: before !== undefined && found?.spec.everyMs === spec.everyMs ? before.anchor : now,
   };
-  // A point that had its run has none again, also where the clock was set back.
+  // A scheduled time runs once, even if the clock was set back.
   const after = Math.max(now, state.last?.due ?? 0);
   return { name, expected: found?.revision ?? 0, next: { ...moved(spec, state, after), spec }, writes: [] };
 }
@@ -96,7 +101,7 @@ function checkJob({ job }: ScheduleSpec): void {
     );
 }
 
-/** Stops or resumes it. What passes while it is paused is not made up for. */
+/** Pauses or resumes it. Runs that are missed while it is paused are not repeated. */
 export function pauseChange(found: Schedule, paused: boolean, now: number): ScheduleChange {
   const state = { ...found.state, paused, changed: now };
   const after = Math.max(now, state.last?.due ?? 0);
@@ -109,7 +114,7 @@ interface PlannedRun {
   readonly run: ScheduleRun;
 }
 
-/** The run that is due, or why there is none, and the move to the next point. */
+/** The due run, or why there is none, and the next time. */
 export async function plannedRun(core: Core, found: Schedule, now: number): Promise<PlannedRun> {
   const { name, spec, state, nextAt = now } = found;
   const due = state.due ?? nextAt;
@@ -125,7 +130,10 @@ export async function plannedRun(core: Core, found: Schedule, now: number): Prom
   return { run, change: { name, expected: found.revision, due: nextAt, next, writes } };
 }
 
-/** A schedule whose times can no longer be read, such as one in a time zone that is gone, ends. It must not stop the others. */
+/**
+ * A schedule whose times cannot be read any more, for example because its time zone no longer exists, ends. It must not
+ * stop the others.
+ */
 function movedOrEnded(...given: Required<Parameters<typeof moved>>): ReturnType<typeof moved> {
   try {
     return moved(...given);
@@ -135,7 +143,7 @@ function movedOrEnded(...given: Required<Parameters<typeof moved>>): ReturnType<
   }
 }
 
-/** A run that somebody asks for now. The next point stays. */
+/** A run on request. The next time stays. */
 export async function requestedRun(core: Core, found: Schedule, now: number): Promise<PlannedRun> {
   const { name, revision, state } = found;
   const { run, writes } = await runOf(core, found, { due: now, now, point: `manual-${revision}` });
@@ -165,7 +173,7 @@ interface RunPlan {
   readonly writes: readonly RunWrite[];
 }
 
-/** `point`: the point in time, or for a run that somebody asked for what it is based on. Part of the job's key. */
+/** `point`: the scheduled time, or the base of a run on request. Part of the job's key. */
 async function runOf(
   core: Core,
   found: Schedule,
@@ -195,7 +203,7 @@ async function runOf(
     }));
     return { run: { due, at: now }, writes: [submit, ...(spec.overlap === "replace" ? cancels : [])] };
   } catch (cause) {
-    // A job that an older laboro accepted: it must not stop the other schedules.
+    // An older version accepted the job. It must not stop the other schedules.
     return skip("refused", asLaboroError(cause).message);
   }
 }

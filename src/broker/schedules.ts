@@ -1,10 +1,10 @@
 /**
- * Starts the runs of schedules. One timer waits for the earliest of all; schedules that wait cost nothing. In a group every broker tries: the
- * move of the row decides which of them starts the run (`schedule` in model/store.ts).
+ * Starts the runs of schedules. One timer waits for the earliest; waiting schedules cost nothing. In a group every
+ * broker tries: the conditional change of the row decides which one starts the run (`schedule` in model/store.ts).
  *
  *   idle      no schedule has a next run
- *   waiting   a timer runs until the earliest is due. It also wakes up now and then, because the clock may be set
- *   running   what is due is read and moved on, some at a time, until nothing is due
+ *   waiting   the timer runs until the earliest is due. It also fires now and then, because the clock may be set
+ *   running   due schedules are read and moved on, some at a time, until none is due
  */
 import { asLaboroError, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
@@ -19,13 +19,13 @@ import { endsOf } from "./dependencies.js";
 
 /** Schedules that are moved on in one transaction. */
 const AT_ONCE = 100;
-/** The clock of this machine is compared this often; that of a database needs a query. */
+/** How often the clock of this machine is compared. The clock of a database needs a query. */
 const CHECK_OWN_CLOCK_MS = 1_000;
 const CHECK_STORE_CLOCK_MS = 10_000;
-/** After a failure, and where another broker was faster. */
+/** After a failure, or if another broker was faster. */
 const RETRY_MS = 1_000;
 const LOST_PAUSE_MS = 20;
-/** Others may change a schedule between its reading and its change. */
+/** Others may change a schedule between its read and its change. */
 const TRIES = 20;
 
 /** A change that was made, with the job of its run if it has one. */
@@ -50,7 +50,7 @@ export class Schedules {
     this.#log = log;
   }
 
-  /** Looks at what is due, and for the next time. Also after a change: that of another broker, or one made here. */
+  /** Starts due runs and finds the next time. Also called after a change, here or by another broker. */
   look(): void {
     if (this.#stopped) return;
     this.#again = true;
@@ -73,7 +73,7 @@ export class Schedules {
     return found;
   }
 
-  /** Changes one schedule. `plan` is called again where somebody else has changed it meanwhile. */
+  /** Changes one schedule. `plan` is called again if the row was changed meanwhile. */
   async change<T extends { readonly change: ScheduleChange }>(
     name: string,
     plan: (found: Schedule | undefined, now: number) => Promise<T> | T,
@@ -110,12 +110,12 @@ export class Schedules {
   }
 
   #wake(): void {
-    // No query where this machine's clock is the store's.
+    // No query if this machine's clock is the store's.
     if (this.#core.store.shared || (this.#earliest ?? 0) <= Date.now()) this.look();
     else this.#timer = setTimeout(() => this.#wake(), this.#pause(this.#earliest, Date.now())).unref();
   }
 
-  /** Starts all that is due. Returns how long to wait. */
+  /** Starts all due runs. Returns how long to wait. */
   async #startDue(): Promise<number | undefined> {
     for (;;) {
       const { schedules, now, earliest } = await this.#core.store.schedules({ due: true, limit: AT_ONCE });
@@ -141,7 +141,7 @@ export class Schedules {
     return Math.min(most, Math.max(1, Math.ceil(earliest - now)));
   }
 
-  /** For each change what it has made, undefined where it was not made. Jobs are known to dispatch when it resolves. */
+  /** The result of each change; undefined if it was not made. When it resolves, dispatch knows the jobs. */
   async #commit(changes: readonly ScheduleChange[]): Promise<readonly (MadeChange | undefined)[]> {
     const result = await this.#core.commit({ op: "schedule", changes });
     if (result.op !== "schedule") throw new LaboroError("LABORO_INTERNAL", "the store gave another result");
@@ -171,7 +171,7 @@ export class Schedules {
     return made;
   }
 
-  /** A run that waits for the one before, which may have ended and been removed meanwhile. */
+  /** The run waits for the previous one, which may have ended and been removed. */
   async #addDependent(job: Job, taskRange: TaskRange | undefined): Promise<void> {
     const { store, jobs } = this.#core;
     try {
@@ -181,7 +181,7 @@ export class Schedules {
         jobs.stored(job, taskRange, await endsOf(this.#core, others));
       });
     } catch (cause) {
-      // The store does not answer. In a group, the next poll of the open jobs finds it.
+      // The store does not answer. In a group, the next poll of the open jobs finds the run.
       const { code, message } = asLaboroError(cause);
       this.#log.warn({ code, job: job.id }, `a scheduled run waits until it is found again: ${message}`);
     }
@@ -197,7 +197,7 @@ export class Schedules {
   }
 }
 
-/** The writes and results of a batch, with the writes that were inside schedule changes beside the others. */
+/** The writes and results of a batch, including the writes inside schedule changes. */
 export function withRunWrites(
   writes: readonly Write[],
   results: readonly WriteResult[],

@@ -1,7 +1,7 @@
 import { type JobId, taskKey } from "../model/ids.js";
 import type { OutputChunk, Write } from "../model/store.js";
 
-/** Callbacks for updates of one thing: the end of a job, output of a task. */
+/** Callbacks for updates: the end of a job, the output of a task. */
 export class Watchers<Key, Value> {
   readonly #listeners = new Map<Key, Set<(update: Value) => void>>();
 
@@ -9,7 +9,6 @@ export class Watchers<Key, Value> {
     return this.#listeners.size;
   }
 
-  /** The things that are watched. */
   keys(): Key[] {
     return [...this.#listeners.keys()];
   }

@@ -16,7 +16,7 @@ export { JobHandle, type JobInfo, type TaskResult } from "./job-handle.js";
 
 /** Which broker, and as whom. */
 export interface ConnectOptions {
-  /** One broker, or the brokers of a group, by their URLs or join URLs; or what `startBroker` returned in this process. */
+  /** A broker, or the brokers of a group, by URL or join URL; or the return value of `startBroker` in this process. */
   readonly broker: string | readonly string[] | InProcessBroker;
   /** Not needed with a join URL, or for a broker in this process. */
   readonly token?: string;
@@ -30,13 +30,16 @@ export interface ConnectOptions {
   readonly signal?: AbortSignal;
   /** Reject at once if nothing listens at any of the addresses. Once connected, it reconnects as any other client. */
   readonly failFast?: boolean;
-  /** False: a lost connection closes the client, and what it waits for is rejected with LABORO_BROKER_GONE. True if absent. */
+  /**
+   * False: a lost connection closes the client, and everything that waits is rejected with LABORO_BROKER_GONE. True if
+   * absent.
+   */
   readonly reconnect?: boolean;
 }
 
 /** How long to wait for an answer. */
 export interface CallOptions {
-  /** Rejects with LABORO_DEADLINE after this time, also while no broker can be reached. Nothing is begun later than that. */
+  /** Rejects with LABORO_DEADLINE after this time, even if no broker can be reached. Nothing is begun later. */
   readonly timeoutMs?: number | undefined;
   /** Rejects at once with its reason when it is aborted. */
   readonly signal?: AbortSignal | undefined;
@@ -46,7 +49,7 @@ export interface CallOptions {
 export interface RequestOptions extends CallOptions {
   /** Workers of this pool; of the pool `default` if absent. */
   readonly pool?: string;
-  /** Let another worker answer, once, where the first is lost. For requests that may be done twice. */
+  /** Let another worker answer if the first is lost, once. For requests that may run twice. */
   readonly retry?: boolean;
 }
 
@@ -86,14 +89,14 @@ export interface EventOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A worker as the broker knows it: slots, tags, services, what it runs. */
+/** A worker as the broker knows it: slots, tags, services, current work. */
 export type WorkerInfo = OperationOutput<"workers">["workers"][number];
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
 const EVENTS_WAIT_MS = 30_000;
 
-/** A connected client, by a join URL or by options; rejects with a code where the broker cannot be reached or refuses. */
+/** A connected client, by a join URL or by options. Rejects with a code if the broker cannot be reached or refuses. */
 export async function connect(broker: string | ConnectOptions): Promise<Client> {
   const options = typeof broker === "string" ? { broker } : broker;
   const link = new ClientLink({
@@ -115,7 +118,10 @@ export async function connect(broker: string | ConnectOptions): Promise<Client> 
 /** A connection to the broker. It reconnects by itself. */
 export class Client {
   readonly #link: ClientLink;
-  /** Begins with the time, so that new keys are neighbours in the store's index: random ones would touch a page of it each. */
+  /**
+   * Begins with the time, so that new keys are neighbours in the store's index. Random keys would each touch another
+   * page.
+   */
   readonly #keyPrefix = `${Date.now().toString(36)}-${randomText()}${randomText()}`;
   #submissions = 0;
   /** Jobs that the broker submits at points in time. */
@@ -158,8 +164,9 @@ export class Client {
   }
 
   /**
-   * Durable when it resolves. One job is made, also where the connection is lost before the answer and the submission is repeated. After
-   * LABORO_DEADLINE (30 s if `timeoutMs` is absent), `jobs({ idempotencyKey })` says whether it was made.
+   * Durable when it resolves. One job is created, even if the connection is lost before the answer and the submission
+   * is repeated. After LABORO_DEADLINE (30 s if `timeoutMs` is absent), `jobs({ idempotencyKey })` tells whether it was
+   * created.
    */
   async submit(submission: Submission, options: CallOptions = {}): Promise<JobHandle> {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
@@ -222,7 +229,10 @@ export class Client {
     return (await this.ask("poolResume", { pool }, options)).paused;
   }
 
-  /** Lets it end its tasks and leave; with `slots` only so many of its slots, with `now` without waiting for its tasks. */
+  /**
+   * Lets a worker finish its tasks and leave; with `slots` only this many of its slots, with `now` without waiting for
+   * its tasks.
+   */
   async stopWorker(
     worker: string,
     how: Omit<OperationInput<"stop">, "worker"> = {},
@@ -303,7 +313,7 @@ export class Client {
   }
 }
 
-/** For names that nobody else makes. It is no secret, so the crypto module is not loaded for it. */
+/** For unique names. It is no secret, so the crypto module is not loaded. */
 const randomText = (): string => Math.random().toString(36).slice(2);
 
 function dependenciesOf(
@@ -431,7 +441,7 @@ export class Allocators {
     return (await this.#client.ask("allocatorLog", { allocator: name }, options)).lines;
   }
 
-  /** Asks for nothing more until `resume`, and cancels what is queued. */
+  /** Asks for no more allocations until `resume`, and cancels queued ones. */
   pause(name: string, options?: CallOptions): Promise<AllocatorInfo> {
     return this.#client.ask("allocatorPause", { allocator: name }, options);
   }

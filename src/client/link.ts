@@ -5,9 +5,10 @@
  *   open        messages are sent at once
  *   closed      by close(), by a refusal, or because the broker could not be reached: every message is rejected
  *
- * A message ends with its reply, at its deadline or when its signal is aborted, whatever the link does. When an open link is lost, messages
- * without a reply are rejected with LABORO_BROKER_GONE: whether the broker received them is not known, so the caller decides whether
- * to repeat them. Those that may be repeated are sent again on the next connection instead. The link reconnects by itself.
+ * A message ends with its reply, at its deadline or when its signal is aborted, independent of the link. When an open
+ * link is lost, messages without a reply are rejected with LABORO_BROKER_GONE: it is unknown whether the broker
+ * received them, so the caller decides whether to repeat them. Repeatable messages are sent again on the next
+ * connection instead. The link reconnects by itself.
  */
 import { checkTimeout, MAX_TIMER_MS, type WaitOptions, waitFor } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
@@ -30,7 +31,9 @@ type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Ty
 type ClientMessage = Sent<"REQUEST"> | Sent<"OPERATION">;
 
 interface SendOptions {
-  /** Rejects with LABORO_DEADLINE after this time, and the broker begins nothing later. A REQUEST has 30 s if absent. */
+  /**
+   * Rejects with LABORO_DEADLINE after this time, and the broker begins nothing later. A REQUEST has 30 s if absent.
+   */
   readonly timeoutMs?: number | undefined;
   /** Rejects with the signal's reason when it is aborted. */
   readonly signal?: AbortSignal | undefined;
@@ -41,7 +44,7 @@ interface SendOptions {
 interface PendingReply {
   readonly message: ClientMessage;
   readonly timeoutMs: number | undefined;
-  /** On the clock of this process; infinite where the message has none. */
+  /** On the clock of this process; infinite if the message has none. */
   readonly deadline: number;
   /** When to stop waiting: at the deadline, or a moment after it. */
   giveUpAt: number;
@@ -74,14 +77,14 @@ interface LinkFollow {
 interface ClientLinkOptions {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;
-  /** The CA of `https:` brokers, where they are known by its fingerprint. */
+  /** The CA of `https:` brokers, by its fingerprint. */
   readonly caFingerprint?: string | undefined;
   readonly name: string;
-  /** Go to none but these, even where their broker knows others. */
+  /** Use only these URLs, even if their broker knows others. */
   readonly pinned?: boolean;
   /** Give up when no broker answers within this time; the link is tried for ever if absent. */
   readonly connectTimeoutMs?: number;
-  /** Give up at once where nothing listens at any of the URLs. */
+  /** Give up at once if nothing listens at any of the URLs. */
   readonly failFast?: boolean;
   /** False: a lost connection closes the link. */
   readonly reconnect?: boolean;
@@ -99,7 +102,9 @@ export class ClientLink {
   #lastId = 0;
   /** When HELLO was sent: what deadlines are counted from. */
   #openedAt = 0;
-  /** The brokers of the group, as last received. They stay candidates: one that left the group may come back. */
+  /**
+   * The brokers of the group, as last received. They stay candidates, because one that left the group may come back.
+   */
   #groupUrls: readonly string[] = [];
   #readyWaiters: (() => void)[] = [];
   #deadline: NodeJS.Timeout | undefined;
@@ -271,7 +276,7 @@ export class ClientLink {
     };
   }
 
-  /** For messages: why no broker answers, if that is so. */
+  /** For messages: why no broker answers, if one is missing. */
   whyNoAnswer(): string {
     return this.#link === undefined && this.#lastError !== undefined ? `: ${this.#lastError.message}` : "";
   }

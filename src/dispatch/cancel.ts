@@ -1,4 +1,4 @@
-/** Cancel is a durable intent: what is in a job's cancels ends cancelled, whatever arrives. */
+/** Cancels are durable. A cancelled task ends as cancelled even if a result arrives later. */
 import type { JobId } from "../model/ids.js";
 import { haltRuleOf, leftToHalt } from "../model/job.js";
 import {
@@ -19,14 +19,14 @@ import { placeWork } from "./placement.js";
 import { retractClaims } from "./prefetch.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
 
-/** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
+/** Cancels tasks of a job: waiting tasks at once, assigned ones when the worker reports their end. */
 export function onCancel(state: State, out: Decisions, id: JobId, ranges: Ranges, reason?: string): void {
   if (!state.jobs.has(id)) return;
   out.writes.push({ op: "cancel", job: id, ranges, ...(reason === undefined ? {} : { reason }) });
   onRemoteCancel(state, out, id, ranges);
 }
 
-/** The same, where another broker has stored it. */
+/** Like `onCancel`, for a cancel that another broker has stored. */
 export function onRemoteCancel(state: State, out: Decisions, id: JobId, ranges: Ranges): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
@@ -34,11 +34,11 @@ export function onRemoteCancel(state: State, out: Decisions, id: JobId, ranges: 
   dropCancelled(state, out, job);
   reindexJob(state, job);
   for (const worker of workersOf(job)) cancelAt(state, out, worker, id);
-  // A worker that was reserved for it is free for others.
+  // A worker that was reserved for the job is free for others.
   placeWork(state, out, state.now);
 }
 
-/** Enough tasks have ended as the halt rule says: the rest is cancelled. */
+/** Applies the halt rule: cancels the rest of the job when enough tasks have ended. */
 export function checkHalt(state: State, out: Decisions, job: JobState): void {
   const rule = haltRuleOf(job.job.limits);
   if (rule === undefined || job.halted || leftToHalt(rule, job) > 0) return;
@@ -95,7 +95,7 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
   }
 }
 
-/** Sends a worker the cancel for those of its tasks that were cancelled. */
+/** Tells a worker which of its tasks were cancelled. */
 export function cancelAt(state: State, out: Decisions, worker: WorkerState, id: JobId): void {
   const job = state.jobs.get(id);
   if (job === undefined || job.cancels.length === 0 || !worker.connected) return;

@@ -1,4 +1,4 @@
-/** Claims: tasks at workers. Making them, finding them, and giving tasks back from them. */
+/** Claims: tasks assigned to workers. Creates and finds them, and returns tasks from them. */
 import type { TaskResult } from "../model/outcome.js";
 import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
@@ -36,7 +36,7 @@ export function addClaim(
   const states = tasks ?? (size > FEW ? new Uint8Array(size) : new Array<number>(size).fill(UNSTARTED));
   let open = size;
   if (tasks !== undefined) for (const task of tasks) if (task === GONE) open--;
-  // Field by field: this is made for every hand-out, and object spread takes several times as long.
+  // Field by field: a claim is created for every assignment, and object spread takes several times as long.
   const claim: Claim = {
     rangeId: shape.rangeId,
     job,
@@ -106,7 +106,7 @@ export function unplaceAll(state: State, claim: Claim): void {
   addPrefetched(state, claim, placed);
 }
 
-/** Slots became free: the prefetched tasks that were handed out first get them first. */
+/** Slots became free: prefetched tasks take them in the order of their assignment. */
 export function placeAllPrefetched(state: State, worker: WorkerState): void {
   for (const claim of worker.prefetchedClaims) {
     if ((worker.free.slots ?? 0) <= worker.profile.reserveRequests) return;
@@ -124,7 +124,9 @@ function addPrefetched(state: State, claim: Claim, count: number): void {
   else state.workersWithPrefetched.delete(worker);
 }
 
-/** One task leaves its claim. Which of the tasks occupy slots is decided by the worker; only their number is known here. */
+/**
+ * Removes one task from its claim. The worker decides which of its tasks occupy slots; only their number is known here.
+ */
 export function removeFromClaim(state: State, claim: Claim, index: number): void {
   setTaskState(claim, index, GONE);
   claim.startedAt?.delete(index);
@@ -139,7 +141,7 @@ export function removeFromClaim(state: State, claim: Claim, index: number): void
   if (claim.open === 0) dropClaim(state, claim);
 }
 
-/** Removes a claim with all tasks that are still in it. */
+/** Removes a claim with all its tasks. */
 export function dropClaim(state: State, claim: Claim): void {
   const { worker, job } = claim;
   if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed, claim.passed);
@@ -165,7 +167,7 @@ export function openTasks(claim: Claim, state?: typeof STARTED | typeof UNSTARTE
   return found;
 }
 
-/** A task that returns to the queue, with its failures and crashes after this hand-out. */
+/** A task that returns to the queue, with its failures and crashes after this attempt. */
 export interface ReturnedTask {
   readonly index: number;
   readonly failures: number;
@@ -176,15 +178,15 @@ export interface ReturnedTask {
 
 interface TaskReturn {
   readonly returned: readonly ReturnedTask[];
-  /** Tasks that leave unrun because they were cancelled. */
+  /** Tasks that are removed before they run because they were cancelled. */
   readonly cancelled?: readonly number[];
-  /** Ends of attempts that were not the last. */
+  /** Results of attempts that were not the last. */
   readonly earlierAttempts?: readonly TaskResult[];
   /** Prefer another worker next time. */
   readonly avoid?: boolean;
 }
 
-/** Takes tasks out of a claim and lets them wait again. Tasks that stay with the worker get task ranges of their own. */
+/** Returns tasks from a claim to the queue. Tasks that stay with the worker get their own task ranges. */
 export function returnToQueue(state: State, out: Decisions, claim: Claim, back: TaskReturn, now: number): void {
   const { job, worker } = claim;
   const cancelled = back.cancelled ?? [];
@@ -226,12 +228,12 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
     const entered = addClaim(state, worker, job, { ...piece, rangeId: piece.id }, states);
     entered.startedAt = startedWithin(claim, piece);
     entered.passed = claim.passed;
-    // The claim may have been all that the worker had of the job.
+    // The claim may have been the worker's last one of the job.
     if (atOnce !== undefined) setAtOnce(worker, job, atOnce);
     placePrefetched(state, entered);
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);
-  // They would count against the limits while they wait. Each start needs a lease of its own.
+  // While they wait, they would count against the limits. Each start needs its own lease.
   if (isLimitedByStore(state, job.job.limits)) releaseWaiting(state, out, job);
   reindexJob(state, job);
 }

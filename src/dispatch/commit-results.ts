@@ -10,8 +10,8 @@ import { placeWork } from "./placement.js";
 import { newTaskRangeId, type State } from "./state.js";
 
 /**
- * Applies the results of a commit. Returns the task ranges that turned out not to be this broker's: nothing may be sent about
- * them. The results of submissions and adoptions are handled by their callers.
+ * Applies the results of a commit. Returns the task ranges that this broker has lost: nothing may be sent about them.
+ * Callers handle the results of submissions and adoptions.
  */
 export function onCommitted(
   state: State,
@@ -49,7 +49,7 @@ export function onCommitted(
       onProgress(state, out, write.job, result.progress, now);
     }
   });
-  // A lease before a release in the same batch may say that there is nothing more to lease; now there is.
+  // A lease before a release in the same batch may report that there is nothing more to lease. Now there is.
   if (writes.some((write) => write.op === "release"))
     for (const id of [...state.jobs.keys()]) onMayLease(state, out, id);
   if (lost.size > 0) onTaskRangesLost(state, out, lost, now);
@@ -58,7 +58,7 @@ export function onCommitted(
   return lost;
 }
 
-// Tasks that had ended wait again: of a job that is still open, or of one that had ended and is open again.
+// Rerun: ended tasks return to the queue. An ended job is reopened.
 
 /** Reserves task range ids for the store to use. Returns the first of them. */
 export function reserveTaskRangeIds(state: State, idCount: number): TaskRangeId {
@@ -67,7 +67,7 @@ export function reserveTaskRangeIds(state: State, idCount: number): TaskRangeId 
   return first;
 }
 
-/** The store has let tasks run again. `finished` are the jobs of its `after` that have ended as it wants. */
+/** The store lets tasks run again. `finished`: the jobs of its `after` that have ended as required. */
 export function onRerun(
   state: State,
   out: Decisions,
@@ -77,12 +77,12 @@ export function onRerun(
   now: number,
 ): void {
   state.now = now;
-  // Jobs that depend on it wait for its new end from now on.
+  // Jobs that depend on it wait for its new end.
   state.recentEnds.delete(job.id);
   if (!state.jobs.has(job.id)) onJobAdded(state, out, job, undefined, finished, now);
   const open = state.jobs.get(job.id);
   if (open === undefined) return;
-  // Not the store's cancels as they were then: one may have been added since.
+  // Not the store's cancels at that time: one may have been added since.
   const again = normalize(taskRanges);
   open.cancels = open.cancels.flatMap((range) => [...difference(range, again)]);
   open.failed = job.counters.failed;
@@ -90,7 +90,7 @@ export function onRerun(
   open.halted = false;
   for (const taskRange of taskRanges) addWaiting(state, out, open, taskRange, now);
   reindexJob(state, open);
-  // Other brokers have workers too: this broker leases only what its own can use.
+  // Other brokers have workers too: this broker leases only what its own workers can use.
   if (state.shared) releaseWaiting(state, out, open);
   leaseMore(state, out, open);
   placeWork(state, out, now);

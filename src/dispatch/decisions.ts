@@ -1,6 +1,6 @@
 /**
- * What dispatch wants done. `writes` go to the store in order. `sends` follow when those writes are durable, and only where their
- * task range was not lost. `calls` need no disk and go at once.
+ * The effects of a step. `writes` go to the store in order. `sends` follow when those writes are durable, except for
+ * lost task ranges. `calls` need no disk and are sent at once.
  */
 import type { ErrorCode } from "../base/errors.js";
 import type { Attempt, JobId, RequestId, TaskRangeId, WorkerId } from "../model/ids.js";
@@ -12,18 +12,17 @@ export interface AttemptRange extends Range {
   readonly attempt: Attempt;
 }
 
-/** Tasks for a worker. */
 export interface AssignedRange extends AttemptRange {
-  /** How many tasks of the job the worker may run at once from now on; absent for a job without `maxRunning`. */
+  /** How many tasks of the job the worker may run at once; absent for a job without `maxRunning`. */
   readonly atOnce?: number;
 }
 
 export type Send =
-  /** Hand these tasks out. */
+  /** Assign these tasks. */
   | ({ readonly kind: "tasks"; readonly worker: WorkerId; readonly rangeId: TaskRangeId } & AssignedRange)
-  /** Ask for unstarted ones back. */
+  /** Take unstarted tasks back. */
   | { readonly kind: "retract"; readonly worker: WorkerId; readonly tasks: readonly AttemptRange[] }
-  /** Stop these, running or not. */
+  /** Stop these tasks, running or not. */
   | { readonly kind: "cancel"; readonly worker: WorkerId; readonly tasks: readonly AttemptRange[] };
 
 export type Call =
@@ -38,8 +37,8 @@ export class Decisions {
   readonly sends: Send[] = [];
   readonly calls: Call[] = [];
   /**
-   * False for what may wait a few milliseconds, to share a commit with what follows: results of a worker that has prefetched tasks to go
-   * on with, and prefetching. Tasks for free slots, the end of a job and all else are committed at once.
+   * False for work that may wait a few milliseconds to share a commit with later work: results of a worker that has
+   * prefetched tasks, and prefetching. Tasks for free slots, ends of jobs and everything else are committed at once.
    */
   urgent = true;
 

@@ -1,7 +1,7 @@
 /**
- * Task i of a job after task i of another (`each` of a dependency): it waits in `pending` until that has succeeded, and is cancelled once
- * that has failed or was cancelled. The results of the other job come from the commits of this broker, or are read from the store
- * (broker/dependencies.ts): at the start, and where other brokers recorded them.
+ * Task i of a job after task i of another (`each` of a dependency). It waits in `pending` until that task has
+ * succeeded, and is cancelled if that task failed or was cancelled. Results of the other job come from this broker's
+ * commits, or from the store (broker/dependencies.ts): at the start, and if other brokers recorded them.
  */
 import type { JobId } from "../model/ids.js";
 import { difference, intersection, NO_RANGES, type Range, type Ranges, union } from "../model/ranges.js";
@@ -11,7 +11,7 @@ import { addWaiting, leaseMore, reindexJob } from "./job-queue.js";
 import { placeWork } from "./placement.js";
 import type { JobState, State } from "./state.js";
 
-/** When the job is added. */
+/** Called when the job is added. */
 export function watchEach(state: State, job: JobState): void {
   for (const { job: other, each } of job.job.after) {
     if (each !== true) continue;
@@ -34,14 +34,16 @@ function unwatch(state: State, job: JobState, other: JobId): void {
   if (watching?.size === 0) state.eachWaiting.delete(other);
 }
 
-/** Which of these tasks need not wait for one of another job. */
+/** The tasks that need not wait for a task of another job. */
 export function releasedOf(each: JobState["each"], range: Range): Ranges {
   let found: Ranges = [range];
   for (const succeeded of each.values()) found = found.flatMap((one) => intersection(one, succeeded));
   return found;
 }
 
-/** Tasks of the other job have ended. `final`: it has ended, and all that did not succeed counts as failed. */
+/**
+ * Tasks of the other job have ended. `final`: the job has ended, and every task that did not succeed counts as failed.
+ */
 export function onEachEnded(
   state: State,
   out: Decisions,

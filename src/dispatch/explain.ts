@@ -1,4 +1,4 @@
-/** Why a task is not running, as text for people. Uses only the state by which dispatch decides. */
+/** Why a task is not running, as text for people. Uses only the state of dispatch. */
 import { shortDuration } from "../base/format.js";
 import type { JobId, TaskIndex } from "../model/ids.js";
 import type { Job } from "../model/job.js";
@@ -26,7 +26,7 @@ export function explain(state: State, id: JobId, index: TaskIndex, now: number):
   return whyWaiting(state, job, index, now);
 }
 
-/** Of a job whose time has not come. */
+/** For a job with a later start time. */
 export const whyDelayed = ({ notBefore = 0 }: Pick<Job, "notBefore">, leftMs: number): string =>
   `its job is delayed until ${new Date(notBefore).toISOString()}, in ${shortDuration(leftMs)}`;
 
@@ -92,7 +92,7 @@ function whyLimited({ name, rule, running, timer }: LimitState, shared: boolean,
   return `it waits for limit ${name} (${rules.join(", ")}); ${next}`;
 }
 
-/** The remarks of workers that could take it; of the first few. */
+/** The remarks of the first few workers that could take it. */
 function remarks(workers: Iterable<WorkerState>): string[] {
   const found: string[] = [];
   for (const { profile } of workers) {
@@ -123,7 +123,7 @@ const WHAT: Readonly<Record<TaskKind, string>> = {
   files: "a task with files: only laboro's own workers do",
 };
 
-/** Why the workers that could take it do not; where there are none, the first demand that no worker meets. */
+/** Why capable workers do not take it. Without such workers: the first requirement that no worker meets. */
 function whyNobody(workers: readonly WorkerState[], signature: Signature): string {
   const { requirement, kind } = signature;
   const could = workers.filter((worker) => meets(worker, signature));

@@ -1,6 +1,6 @@
 /**
- * Every invariant of dispatch. Runs after each step of each of its tests; throws at the first violation. Slow on purpose: it trusts
- * no counter and no index.
+ * Every invariant of dispatch. Runs after each step of each of its tests, and throws at the first violation. Slow on
+ * purpose: it trusts no counter and no index.
  */
 import { sizeOf } from "../model/ranges.js";
 import { neededOf } from "../model/recipe.js";
@@ -54,7 +54,10 @@ export function checkInvariants(state: State): void {
   }
 }
 
-/** Counted again from the claims: what each limit has at workers, and that no signature waits for a limit with room, or goes on without. */
+/**
+ * Recounts limits from the claims. No signature waits for a limit with room, and none is assigned while its limit is
+ * full.
+ */
 function checkLimits(state: State): void {
   for (const limit of state.limits.values()) {
     const jobs = [...state.jobs.values()].filter((job) => job.job.limits.named?.includes(limit.name) === true);
@@ -100,7 +103,9 @@ function checkReservation(state: State, signature: Signature): void {
   }
 }
 
-/** Work conservation: nothing waits while a worker has free slots for it, unless they are kept for a wider task. */
+/**
+ * Work conservation: nothing waits while a worker has free slots for it, except slots that are kept for a wider task.
+ */
 function checkWorkConservation(state: State, signature: Signature): void {
   if (signature.requests.size > 0)
     assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
@@ -195,7 +200,7 @@ function checkWorker(state: State, worker: WorkerState): void {
   if (!worker.connected) return;
   for (const [name, total] of Object.entries(worker.profile.total)) {
     const free = worker.free[name] ?? 0;
-    // Only a worker that has made itself smaller under its requests can have less than nothing.
+    // Free slots are negative only if the worker has reduced its slots below its requests.
     if (free < 0 && worker.requests.size <= total) throw new Error(`${where}: ${free} ${name} free`);
     assertSame(`${where}: free ${name}`, Math.abs(free - total + (used[name] ?? 0)) < 1e-6, true);
   }

@@ -1,4 +1,7 @@
-/** The queue of a job: tasks that wait, tasks in backoff, whether the job is in its signature's order, and its share there. */
+/**
+ * The queue of a job: waiting tasks, tasks in backoff, whether the job is in its signature's order, and its share
+ * there.
+ */
 import type { TaskRangeId } from "../model/ids.js";
 import { haltRuleOf } from "../model/job.js";
 import type { TaskResult } from "../model/outcome.js";
@@ -18,24 +21,24 @@ import {
   type WorkerState,
 } from "./state.js";
 
-/** With more workers than this, more is leased at a time. */
+/** With more workers than this, leases are larger. */
 const WORKERS_PER_LEASE = 128;
 
-/** Whether anything of this job may be handed out now. */
+/** Whether tasks of this job can be assigned now. */
 export const isReady = (job: JobState): boolean => job.ready > 0 && mayRun(job);
 
 export const mayRun = (job: JobState): boolean => isOpen(job) && spareRuns(job) > 0;
 
-/** Neither held nor paused nor blocked nor delayed. */
+/** Not held, paused, blocked or delayed. */
 export const isOpen = (job: JobState): boolean => !job.held && !job.paused && job.blockedBy.size === 0 && !job.delayed;
 
-/** Adds the job to its signature's order or removes it, after anything that `isReady` depends on has changed. */
+/** Adds the job to its signature's order or removes it. Called after every change that `isReady` depends on. */
 export function reindexJob(state: State, job: JobState): void {
   const { signature } = job;
   if (isReady(job)) {
     if (!signature.jobs.has(job)) {
       raiseToShareLevel(job);
-      // The worker whose event made it ready may take other work; another may have free slots for it.
+      // The worker whose event made it ready may take other work, and another worker may have free slots for it.
       state.needsPlacement = true;
     }
     signature.jobs.upsert(job);
@@ -46,7 +49,7 @@ export function reindexJob(state: State, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
 }
 
-/** Tasks granted or returned to this broker begin to wait. Tasks cancelled meanwhile leave at once. */
+/** Queues tasks that were granted or returned to this broker. Tasks that were cancelled meanwhile are removed. */
 export function addWaiting(state: State, out: Decisions, job: JobState, taskRange: TaskRange, now: number): void {
   if (job.halted) cancelReturned(out, job, taskRange);
   const cancelled = intersection(taskRange, job.cancels);
@@ -74,14 +77,17 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
 }
 
-/** Which of these tasks need not wait for tasks of other jobs; where they count against limits, as many as fit into free slots. */
+/**
+ * The tasks that need not wait for tasks of other jobs. If they count against limits, only as many as fit into free
+ * slots.
+ */
 function runnable(state: State, job: JobState, ranges: Ranges): Ranges {
   const released = ranges.flatMap((range) => releasedOf(job.each, range));
   if (!isLimitedByStore(state, job.job.limits)) return released;
   return firstOf(released, leaseSizeByFreeSlots(state, job.signature, job.job.priority, true) - job.ready);
 }
 
-/** Writes what is left of a task range. */
+/** Writes the rest of a task range. */
 export function replaceRange(
   state: State,
   out: Decisions,
@@ -98,7 +104,7 @@ export function replaceRange(
   out.writes.push(limited ? { ...write, limited } : write);
 }
 
-/** It was at a worker when the rest of the job was cancelled. */
+/** It was assigned when the rest of the job was cancelled. */
 function cancelReturned(out: Decisions, job: JobState, { first, last }: TaskRange): void {
   const ranges = [{ first, last }];
   job.cancels = union(job.cancels, ranges);
@@ -119,7 +125,7 @@ function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
 }
 
 function enqueue(state: State, job: JobState, taskRange: WaitingRange, now: number): void {
-  // The stored time is by a clock that may have been set back since, or by that of another broker.
+  // The time was stored by a clock that may have been set back since, or by another broker's clock.
   const longest = now + (taskRange.waitMs ?? 0);
   const waiting = taskRange.notBefore > longest ? { ...taskRange, notBefore: longest } : taskRange;
   if (waiting.notBefore > now) {
@@ -140,7 +146,10 @@ export function endBackoff(state: State, job: JobState, waiting: WaitingRange): 
   reindexJob(state, job);
 }
 
-/** Up to `max` tasks for this worker, all of one task range. `includeAvoided`: also tasks that failed there, where there are no others. */
+/**
+ * Up to `max` tasks for this worker, all of one task range. `includeAvoided`: also tasks that failed there, if there
+ * are no others.
+ */
 export function takeWaiting(
   job: JobState,
   worker: WorkerState,
@@ -172,24 +181,24 @@ export function leaseMore(state: State, out: Decisions, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
   if (!job.mayLease || job.leasing || state.halted !== undefined || job.blockedBy.size > 0 || job.delayed) return;
   if (state.shared) {
-    // Tasks that no worker here can run are left to other brokers: they would only be released again.
+    // Tasks that no worker here can run are left to other brokers. They would only be released again.
     if (job.ready > 0 && job.signature.capable.size > 0) leaseWhenLow(state, out, job);
     else leaseForFreeSlots(state, out);
     return;
   }
-  // Enough for all workers to prefetch from.
+  // Enough for all workers to prefetch.
   const most = state.settings.maxLeaseTasks * Math.max(1, Math.ceil(job.signature.capable.size / WORKERS_PER_LEASE));
   if (job.ready > most / 2) return;
   job.leasing = true;
   out.writes.push({ op: "lease", job: job.id, max: most, rangeId: newTaskRangeId(state) });
 }
 
-/** Releases all waiting tasks: this broker hands out nothing for a while. */
+/** Releases all waiting tasks, because this broker assigns nothing for a while. */
 export function releaseAllWaiting(state: State, out: Decisions): void {
   for (const job of state.jobs.values()) releaseWaiting(state, out, job);
 }
 
-/** Other brokers have idle workers: tasks that are stuck here are released for them. */
+/** Other brokers have idle workers: releases tasks that wait here without a free slot. */
 export function onRemoteIdle(state: State, out: Decisions): void {
   if (state.halted !== undefined) return;
   for (const job of stuckJobs(state)) releaseWaiting(state, out, job);

@@ -27,7 +27,10 @@ import { type JobState, newTaskRangeId, type Signature, type State } from "./sta
 const LEASED_WORK_MS = 500;
 const MIN_TASK_MS = 0.02;
 
-/** Adds the job to those of its signature that need a lease, or removes it, after anything that this depends on has changed. */
+/**
+ * Adds the job to those of its signature that need a lease, or removes it. Called after every change that this depends
+ * on.
+ */
 export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): void {
   const { signature } = job;
   if (state.shared && job.mayLease && !job.leasing && !isRefused(job) && job.ready === 0 && mayRun) {
@@ -41,7 +44,7 @@ export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): 
 
 const isRefused = ({ leaseRefused, eachStalled }: JobState): boolean => leaseRefused || eachStalled;
 
-/** Slots may have become free, or the order may have changed: lease for the next job that needs it. */
+/** Slots may have become free, or the order may have changed: leases for the next job that needs it. */
 export function leaseForFreeSlots(state: State, out: Decisions): void {
   if (state.halted !== undefined) return;
   for (const signature of [...state.needsLease]) {
@@ -54,14 +57,14 @@ export function leaseForFreeSlots(state: State, out: Decisions): void {
   }
 }
 
-/** The lease of a job has been answered, or the job is gone. */
+/** The lease of a job was answered, or the job is gone. */
 export function leaseEnded(job: JobState): void {
   job.leasing = false;
   job.signature.leasingTasks -= job.leasingTasks;
   job.leasingTasks = 0;
 }
 
-/** Of a job that has waiting tasks: lease more before the last of them is handed out. */
+/** For a job with waiting tasks: leases more before the last one is assigned. */
 export function leaseWhenLow(state: State, out: Decisions, job: JobState): void {
   const byRate = leaseSizeByOwnRate(state, job);
   if (byRate !== undefined && job.ready <= byRate / 2) lease(state, out, job, byRate);
@@ -77,7 +80,10 @@ export function firstLease(state: State, signature: Signature, job: NewJobFields
 
 type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held" | "notBefore">;
 
-/** Workers of other brokers are idle: nothing is leased ahead for a while. Gives the jobs whose tasks have waited here without a free slot. */
+/**
+ * Workers of other brokers are idle: nothing is leased in advance for a while. Returns the jobs whose tasks wait here
+ * without a free slot.
+ */
 export function stuckJobs(state: State): JobState[] {
   state.leaseAheadAt = state.now + LEASED_WORK_MS;
   return [...state.jobs.values()].filter((job) => {
@@ -99,8 +105,8 @@ function leaseSize(state: State, job: JobState): number {
 }
 
 /**
- * Most of its tasks wait for others: they would be leased a few at a time, one lease after the other. With limits, those that wait may come
- * before those that need not, and are released again.
+ * Most of its tasks wait for others, so they would be leased a few at a time. With limits, tasks that must wait may be
+ * leased before tasks that need not, and are released again.
  */
 function leaseSizeForEach(state: State, { each, job, signature }: JobState, limited: boolean): number {
   const { maxLeaseTasks } = state.settings;
@@ -113,7 +119,10 @@ function leaseSizeForEach(state: State, { each, job, signature }: JobState, limi
 const leaseSizeByOwnRate = (state: State, { job, signature, meanMs }: JobState): number | undefined =>
   isLimitedByStore(state, job.limits) ? undefined : leaseSizeByRate(state, signature, meanMs);
 
-/** Half a second of work of the workers here, where tasks are short; undefined where they are not, or their length is unknown. */
+/**
+ * Half a second of work for the workers here, for short tasks. Undefined for other tasks, or if their length is
+ * unknown.
+ */
 function leaseSizeByRate(state: State, signature: Signature, meanMs: number | undefined): number | undefined {
   const { maxPrefetchTaskMs, maxLeaseTasks } = state.settings;
   if (meanMs === undefined || meanMs > maxPrefetchTaskMs) return undefined;
@@ -124,14 +133,15 @@ function leaseSizeByRate(state: State, signature: Signature, meanMs: number | un
 export function leaseSizeByFreeSlots(state: State, signature: Signature, priority: number, limited: boolean): number {
   const { maxLeaseTasks } = state.settings;
   const ahead = signature.wide || limited ? undefined : leaseSizeByRate(state, signature, signature.meanMs);
-  // Jobs that wait here already have a task each at least. What was just given back is left to others for a moment.
+  // Jobs that wait here have at least one task each. Tasks that were just released are left to other brokers for a
+  // moment.
   let free = ahead === undefined || state.now < state.leaseAheadAt ? 0 : Math.max(0, ahead - signature.jobs.size);
   for (const worker of availableOf(signature)) {
     free += fitCount(worker, signature);
     if (free >= maxLeaseTasks) return maxLeaseTasks;
   }
   if (free > 0) return free;
-  // Jobs like it compete in its stead: it is leased when some of them have been handed out.
+  // Similar jobs compete in its place. It gets a lease when some of them have been assigned.
   if (ahead !== undefined && (signature.jobs.peek()?.job.priority ?? Number.NEGATIVE_INFINITY) >= priority) return 0;
   if (limited && signature.jobs.size > 0) return 0;
   if (signature.wide) return 1;
@@ -139,7 +149,7 @@ export function leaseSizeByFreeSlots(state: State, signature: Signature, priorit
   return isContested(state, signature, priority) ? Math.min(maxLeaseTasks, capacityOf(signature)) : 0;
 }
 
-/** Whether jobs wait here that a job of this priority would precede or share slots with. */
+/** Whether jobs wait here that would precede a job of this priority or share slots with it. */
 function isContested(state: State, signature: Signature, priority: number): boolean {
   for (const other of state.active) {
     const next = other.jobs.peek();

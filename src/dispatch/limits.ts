@@ -1,15 +1,18 @@
 /**
- * Limits of what runs at once: named limits, and `maxRunning` of one job (below).
+ * Limits of running tasks: named limits, and `maxRunning` of one job (below).
  *
- * Named limits (model/limit.ts). A task counts against `running` from its assignment to a worker until its end is recorded, and against the
- * rate at its assignment. So tasks of a job with a limit are not prefetched: whatever a worker holds of them it may start.
+ * Named limits (model/limit.ts). A task counts against `running` from its assignment until its end is recorded, and
+ * against the rate at its assignment. Tasks with a limit are not prefetched, because a worker may start all tasks that
+ * it has.
  *
- * One broker alone counts here. A signature is the work of jobs with the same limits; while one of these is full, nothing of the signature
- * is assigned. The starts of a rate are kept for its interval; a timer ends the wait for the oldest of them.
+ * A single broker counts here. A signature is the work of jobs with the same limits; while one of these is full,
+ * nothing of the signature is assigned. Starts of a rate are kept for its interval; a timer ends the wait for the
+ * oldest of them.
  *
- * In a group the store counts. It grants no more leases than the limits leave, and what is leased may run. A signature whose lease was
- * refused leases nothing until a task of the limit has ended, the rate allows another start, or the rule has changed. `maxRunning` of a
- * job is a limit of that job alone: one broker counts it below, in a group the store does.
+ * In a group the store counts. It grants no more leases than the limits permit, and leased tasks may run. A signature
+ * whose lease was refused leases nothing until a task of the limit has ended, the rate permits another start, or the
+ * rule has changed. `maxRunning` is a limit of a single job: a single broker counts it below, in a group the store
+ * does.
  */
 import type { JobId } from "../model/ids.js";
 import type { Limits } from "../model/job.js";
@@ -24,7 +27,7 @@ import type { JobState, Signature, State, Timer, WorkerState } from "./state.js"
 
 export interface LimitState {
   readonly name: string;
-  /** Absent after its removal: then it limits nothing, and its tasks are still counted. */
+  /** Absent after its removal: then it limits nothing, but its tasks are still counted. */
   rule: LimitRule | undefined;
   /** Tasks at workers of this broker. */
   running: number;
@@ -50,7 +53,7 @@ export function limitFor(state: State, name: string): LimitState {
   return limit;
 }
 
-/** Before jobs are added. */
+/** Called before jobs are added. */
 export function loadLimits(
   state: State,
   rules: ReadonlyMap<string, LimitRule>,
@@ -145,7 +148,7 @@ function setTimer(state: State, limit: LimitState, at: number | undefined): void
   if (limit.timer !== undefined) state.timers.upsert(limit.timer);
 }
 
-/** The rate allows another start. */
+/** The rate permits another start. */
 export function onLimitTimer(state: State, limit: LimitState, now: number): void {
   limit.timer = undefined;
   if (state.shared) {
@@ -156,7 +159,7 @@ export function onLimitTimer(state: State, limit: LimitState, now: number): void
   updateFull(state, limit);
 }
 
-/** The rule was set, or with undefined removed. It holds for everything that is not assigned yet. */
+/** The rule was set, or removed (undefined). It applies to everything that is not assigned yet. */
 export function onLimitRule(
   state: State,
   out: Decisions,
@@ -165,11 +168,11 @@ export function onLimitRule(
   now: number,
 ): void {
   const limit = limitFor(state, name);
-  // Starts count for the interval that they were made under: a longer one begins with what is left of the former.
+  // Starts count for the interval under which they were made. A longer interval begins with the rest of the former one.
   forgetStarts(limit, now);
   limit.rule = rule;
   if (state.shared) {
-    // Waiting tasks were leased under the former rule. They go back, and the store leases them by the new one.
+    // Waiting tasks were leased under the former rule. They are released, and the store leases them by the new one.
     for (const job of state.jobs.values())
       if (job.ready > 0 && job.signature.limits?.includes(limit) === true) releaseWaiting(state, out, job);
     mayLeaseAgain(limit);
@@ -183,7 +186,7 @@ export function onLimitRule(
 
 // In a group
 
-/** The store has granted less than was asked for. */
+/** The store has granted less than was requested. */
 export function onLeaseRefused(state: State, job: JobState, { limit: name, nextMs }: LeaseLimit, now: number): void {
   job.mayLease = true;
   if (name === undefined) {
@@ -207,7 +210,7 @@ export function mayLeaseJobAgain(state: State, job: JobState): void {
   state.refusedJobs.delete(job.id);
 }
 
-/** Tasks of limits may have ended at other brokers: what was refused is asked for again. */
+/** Tasks of limits may have ended at other brokers: refused leases are requested again. */
 export function onLimitsFreed(state: State, out: Decisions, now: number): void {
   for (const limit of state.limits.values()) mayLeaseAgain(limit);
   const jobs: readonly JobId[] = [...state.refusedJobs];
@@ -221,30 +224,33 @@ export function onLimitsFreed(state: State, out: Decisions, now: number): void {
   placeWork(state, out, now);
 }
 
-// `maxRunning`: at most so many tasks of a job run at once. A worker may hold more of them, prefetched, because each assignment tells it
-// how many of the job it may run at once. What all workers with tasks of the job may run together is within the limit:
+// `maxRunning`: at most this many tasks of a job run at once. A worker may have more of them, prefetched, because each
+// assignment tells it how many it may run at once. The sum for all workers is within the limit:
 //
 //     sum over the workers of min(assigned, atOnce) ≤ maxRunning
 //
-// Tasks for free slots raise `atOnce`, prefetched ones do not. So a worker counts only for what it runs, and the rest of the limit is left to
-// other workers.
+// Tasks for free slots raise `atOnce`, prefetched ones do not. So a worker counts only for what it runs, and the rest
+// of the limit is left to other workers.
 
 /** The tasks of a job with `maxRunning` at one worker. */
 export interface RunShare {
   assigned: number;
-  /** How many it may run at once, by the last assignment. After a start of the broker that is not known: then the job's limit. */
+  /** How many it may run at once, by the last assignment. Unknown after a start of the broker: then the job's limit. */
   atOnce: number;
 }
 
 const most = ({ assigned, atOnce }: RunShare): number => Math.min(assigned, atOnce);
 
-/** How many more tasks of the job may run. May be negative after a start of the broker, when each `atOnce` is assumed to be the limit. */
+/**
+ * How many more tasks of the job may run. May be negative after a start of the broker, when each `atOnce` is assumed to
+ * be the limit.
+ */
 export function spareRuns(job: JobState): number {
   const { maxRunning } = job.job.limits;
   return maxRunning === undefined ? Number.POSITIVE_INFINITY : maxRunning - job.mostRunning;
 }
 
-/** How many tasks of a job with `maxRunning` the worker may run at once, with those that it has. */
+/** How many tasks of a job with `maxRunning` the worker may run at once, including its current ones. */
 export function runsAtMost(worker: WorkerState, job: JobState): number {
   const share = worker.runShares.get(job);
   return share === undefined ? 0 : most(share);
@@ -258,7 +264,7 @@ export function countRuns(worker: WorkerState, job: JobState, count: number): vo
   setRunShare(worker, job, { assigned: assigned + count, atOnce });
 }
 
-/** The job has a limit from now on: workers run what they have. */
+/** The job has a limit from now on. Workers run the tasks that they have. */
 export function beginRunShares(job: JobState): void {
   for (const claim of job.claims) {
     const assigned = claim.open + (claim.worker.runShares.get(job)?.assigned ?? 0);

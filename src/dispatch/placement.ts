@@ -1,7 +1,7 @@
 /**
- * Assigns work to workers. `placeWork`: work has come, which worker takes it? `fillWorker`: a worker has free slots, which work
- * does it take? Both choose the best job by priority, share and age, and the least recently used worker. After either, no worker
- * has free slots for work that waits, unless these are kept for a wider task.
+ * Assigns work to workers. `placeWork`: which worker takes new work? `fillWorker`: which work does a worker with free
+ * slots take? Both choose the best job by priority, share and age, and the least recently used worker. Afterwards no
+ * worker has free slots for waiting work, except slots that are kept for a wider task.
  */
 
 import { addClaim, placeAllPrefetched, placePrefetched } from "./claims.js";
@@ -24,7 +24,7 @@ import {
 } from "./state.js";
 import { storeRecord } from "./workers.js";
 
-/** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
+/** New work waits, or workers have changed: assigns work to workers with free slots. */
 export function placeWork(state: State, out: Decisions, now: number): void {
   state.now = now;
   placeRequests(state, out);
@@ -43,14 +43,17 @@ export function placeWork(state: State, out: Decisions, now: number): void {
     }
     const count = evenShare(state, job, worker);
     assignTasks(state, out, job, worker, count + prefetchedWith(state, job, worker, count), count, now);
-    // A worker whose reservation ended may be what other signatures wait for.
+    // A worker whose reservation ended may be the one that other signatures wait for.
     if (state.needsPlacement) candidates = signaturesToPlace(state);
     state.needsPlacement = false;
   }
   if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
 }
 
-/** The signatures with waiting jobs for which something can be done: use a free worker, reserve one, or retract prefetched tasks. */
+/**
+ * The signatures with waiting jobs for which something can be done: use a free worker, reserve one, or retract
+ * prefetched tasks.
+ */
 function signaturesToPlace(state: State): Set<Signature> {
   const mayRetract = state.workersWithPrefetched.size > 0;
   const found = new Set<Signature>();
@@ -95,11 +98,14 @@ function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined
   return found ?? avoided;
 }
 
-/** A worker may have free slots: they go to waiting requests, then to its prefetched tasks, then to waiting tasks; then it prefetches. */
+/**
+ * Gives a worker's free slots to waiting requests, then to its prefetched tasks, then to waiting tasks. Then it
+ * prefetches.
+ */
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
   state.now = now;
   useFreeSlots(state, out, worker);
-  // A worker that answers requests, beside no jobs, has nothing to look for here.
+  // Skips workers that only answer requests.
   const mayHaveTasks = state.active.size > 0 || state.workersWithPrefetched.size > 0 || worker.runShares.size > 0;
   if (mayHaveTasks && worker.connected && !worker.draining && state.halted === undefined) {
     for (let job = nextJobFor(state, worker); job !== undefined; job = nextJobFor(state, worker)) {
@@ -115,14 +121,14 @@ export function fillWorker(state: State, out: Decisions, worker: WorkerState, no
   else if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
 }
 
-/** Uses the worker's free slots before any new task is assigned: for waiting requests, then for its prefetched tasks. */
+/** Uses the worker's free slots before new tasks are assigned: for waiting requests, then for its prefetched tasks. */
 export function useFreeSlots(state: State, out: Decisions, worker: WorkerState): void {
   assignRequestsTo(state, out, worker);
   placeAllPrefetched(state, worker);
   reindexWorker(worker);
 }
 
-/** The job that goes next among those with a task that fits into this worker's free slots. */
+/** The next job with a task that fits into this worker's free slots. */
 function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
   let best: JobState | undefined;
   for (const signature of signaturesFor(state, worker)) {
@@ -134,11 +140,11 @@ function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
     }
     if (mayUse(state, worker, job) && (best === undefined || goesBefore(job, best))) best = job;
   }
-  // A reservation made on the way may concern this very worker: then others may have to be chosen.
+  // A reservation made in `mayUse` may concern this worker. Then the choice is repeated.
   return best === undefined || mayUse(state, worker, best) ? best : nextJobFor(state, worker);
 }
 
-/** Another job that this worker could serve is no less urgent: then tasks go out one by one, in turn. */
+/** Another job for this worker is equally urgent: then tasks are assigned one by one, in turn. */
 function hasCompetingJob(state: State, job: JobState, worker: WorkerState): boolean {
   const { priority } = job.job;
   const next = job.signature.jobs.peekSecond();
@@ -151,7 +157,7 @@ function hasCompetingJob(state: State, job: JobState, worker: WorkerState): bool
   return false;
 }
 
-/** How many tasks to assign at once: this worker's even share, so that the next one gets as many. */
+/** How many tasks to assign at once: this worker's even share, so that the next worker gets as many. */
 function evenShare(state: State, job: JobState, worker: WorkerState): number {
   if (worker.standing === "suspended" || hasCompetingJob(state, job, worker)) return 1;
   const { signature } = job;
@@ -162,8 +168,8 @@ function evenShare(state: State, job: JobState, worker: WorkerState): number {
 }
 
 /**
- * How many tasks the worker gets beyond those for its free slots, in one claim with them. No more than its even share: an idle worker
- * whose first task came alone would have to come back for the others, and with a thousand workers each task would be a message.
+ * How many tasks the worker gets beyond its free slots, in the same claim. At most its even share: an idle worker that
+ * got only its first task would have to request the others, and with a thousand workers each task would be a message.
  */
 function prefetchedWith(state: State, job: JobState, worker: WorkerState, count: number): number {
   if (!mayPrefetch(worker) || hasCompetingJob(state, job, worker)) return 0;
@@ -189,17 +195,20 @@ function prefetchTasks(state: State, out: Decisions, worker: WorkerState, now: n
   }
 }
 
-/** The next job of each signature, and those that run as many tasks as they may: they are in no queue. */
+/** The next job of each signature, and jobs at their `maxRunning`, which no queue contains. */
 function* prefetchCandidates(state: State, worker: WorkerState): Iterable<JobState> {
   for (const signature of signaturesFor(state, worker)) {
     const job = nextJobOf(signature);
     if (job !== undefined) yield job;
   }
-  // Below 0, more run than a lowered limit allows: their slots stay free.
+  // Below 0, more tasks run than a lowered limit permits: their slots stay free.
   for (const job of worker.runShares.keys()) if (job.ready > 0 && isOpen(job) && spareRuns(job) === 0) yield job;
 }
 
-/** Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. `slots`: how many of them may run now. */
+/**
+ * Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. `slots`: how many of
+ * them may run now.
+ */
 function assignTasks(
   state: State,
   out: Decisions,

@@ -1,7 +1,8 @@
 /**
- * Prefetched tasks: tasks that a worker holds beyond its free slots, so that the next one starts without a round trip. About 50 ms of the
- * worker's measured rate, or two round trips where these are longer; none of a job whose tasks are wide, long or of unknown length. They can be
- * retracted: for an idle worker, for a higher priority, for a hold, a cancel or a drain.
+ * Prefetched tasks: tasks that a worker has beyond its free slots, so that the next one starts without a round trip.
+ * About 50 ms of the worker's measured rate, or two round trips if these are longer. None of a job whose tasks are
+ * wide, long or of unknown length. They can be retracted: for an idle worker, a higher priority, a hold, a cancel or a
+ * drain.
  */
 import { haltRuleOf, leftToHalt } from "../model/job.js";
 import { rangesOf } from "../model/ranges.js";
@@ -16,7 +17,10 @@ import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } fr
 const MAX_CANDIDATES = 8;
 /** Prefetched tasks that their worker starts within this time are not worth moving. */
 const NOT_WORTH_MOVING_MS = 5;
-/** This many tasks may be prefetched whatever the rate, as far as their length allows: with a thousand workers each has a small share. */
+/**
+ * This many tasks may be prefetched at any rate, if they are short enough: with a thousand workers the rate of each is
+ * low.
+ */
 const MIN_PREFETCH_LIMIT = 64;
 
 /** A longer round trip is not counted: the worker may have been busy with something else. */
@@ -26,32 +30,33 @@ const MAX_ROUND_TRIP_MS = 1_000;
 export function prefetchAllowance(state: State, worker: WorkerState, job: JobState): number {
   const { maxPrefetchTaskMs, maxPrefetch } = state.settings;
   const meanMs = expectedMs(job);
-  // More is on its way when half is gone, so the other half has to last for a round trip.
+  // Tasks are requested when half is gone, so the other half must last for a round trip.
   const prefetchMs = Math.max(state.settings.prefetchMs, 2 * worker.roundTripMs);
   if (!worker.profile.canPrefetch || meanMs === undefined || meanMs > maxPrefetchTaskMs || worker.rate === 0) return 0;
-  // Each slot that becomes free would go to a narrow task before a prefetched wide one, and no reservation would help it.
+  // Each free slot would go to a narrow task before a prefetched wide one, and no reservation would help it.
   if (job.signature.wide) return 0;
-  // The worker may start whatever it holds.
+  // The worker may start all tasks that it has.
   if (job.signature.limits !== undefined || isLimitedByStore(state, job.job.limits)) return 0;
-  // What it prefetches waits for the end of another task of the job there.
+  // Its prefetched tasks wait for the end of another task of the job there.
   if (job.job.limits.maxRunning !== undefined && runsAtMost(worker, job) === 0) return 0;
   const atOnce = Math.max(1, worker.profile.total.slots / job.job.requirement.needs.slots);
   const byLength = (prefetchMs * atOnce) / Math.max(meanMs, 0.001);
-  // The rate of a worker that had few tasks is measured too low. Short tasks need not wait for a better measurement.
+  // The measured rate of a worker with few tasks is too low. Short tasks need not wait for a better measurement.
   const byRate = Math.max(prefetchMs * worker.rate, MIN_PREFETCH_LIMIT);
-  // Prefetched tasks may run although the rest of the job is cancelled: none is prefetched beyond those whose ends do not halt it.
+  // Prefetched tasks may run although the rest of the job is cancelled. So no more are prefetched than can end without
+  // halting it.
   const rule = haltRuleOf(job.job.limits);
   const mayEnd = rule === undefined ? Number.POSITIVE_INFINITY : Math.max(0, leftToHalt(rule, job) - 1);
   const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxPrefetch, mayEnd);
-  // Refilled when half of it is gone: one by one, each task would be a claim of its own.
+  // Refilled when half of it is gone. One by one, each task would be a claim of its own.
   return worker.prefetched > aim / 2 ? 0 : aim - worker.prefetched;
 }
 
-/** How long a task of the job takes. One service does one thing: until a task of the job has ended, those of other jobs say it. */
+/** Expected duration of a task. Until one has ended, the mean of other jobs of the service. */
 const expectedMs = ({ meanMs, signature }: JobState): number | undefined =>
   meanMs ?? (signature.requirement.service === undefined ? undefined : signature.meanMs);
 
-/** The worker becomes busy: its rate is measured from now on. */
+/** The worker becomes busy: the measurement of its rate starts. */
 export function startRateWindow(worker: WorkerState, now: number): void {
   worker.rateWindowStart = now;
   worker.rateWindowCount = 0;
@@ -69,7 +74,10 @@ export function measureRate(worker: WorkerState, count: number, now: number): vo
   }
 }
 
-/** The first results of a claim that the worker got when it was idle: `tasksMs` of the time since then were tasks. */
+/**
+ * The first results of a claim that the worker got when it was idle. `tasksMs`: the part of the time since then that
+ * was tasks.
+ */
 export function measureRoundTrip(worker: WorkerState, tasksMs: number, now: number): void {
   const { roundTripProbe: probe } = worker;
   if (probe === undefined || !Number.isFinite(tasksMs)) return;
@@ -86,7 +94,7 @@ export function updateMeanDuration(of: { meanMs?: number }, reportedMs: number):
   of.meanMs = of.meanMs === undefined ? meanMs : of.meanMs * 0.8 + meanMs * 0.2;
 }
 
-/** A job found no free slot: prefetched tasks of lower priority are retracted. */
+/** A job found no free slot: retracts prefetched tasks of lower priority. */
 export function retractForJob(state: State, out: Decisions, job: JobState): void {
   if (state.workersWithPrefetched.size === 0 || !hasLowerPriority(state, job)) return;
   let considered = 0;
@@ -101,7 +109,7 @@ export function retractForJob(state: State, out: Decisions, job: JobState): void
   }
 }
 
-/** A worker has free slots and nothing waits for it: half of another worker's prefetched tasks are retracted for it. */
+/** A worker has free slots and no work waits: retracts half of another worker's prefetched tasks for it. */
 export function retractForIdle(state: State, out: Decisions, idle: WorkerState): void {
   if (state.workersWithPrefetched.size === 0 || idle.reservedFor !== undefined) return;
   if ((idle.free.slots ?? 0) <= idle.profile.reserveRequests) return;
@@ -116,7 +124,7 @@ export function retractForIdle(state: State, out: Decisions, idle: WorkerState):
   if (donor === undefined) return;
   let want = Math.ceil(donor.prefetched / 2);
   const requested: [Claim, number][] = [];
-  // What was handed out last would be started last.
+  // The tasks assigned last would be started last.
   for (const claim of [...donor.prefetchedClaims].reverse()) {
     if (want <= 0) break;
     if (!fits(idle, claim)) continue;
@@ -128,8 +136,8 @@ export function retractForIdle(state: State, out: Decisions, idle: WorkerState):
 }
 
 /**
- * Retracts prefetched tasks that wait beside free slots of the same worker: its `atOnce` is too low, and only an assignment can raise it.
- * Where no task of the job waits for assignment, the retracted ones are assigned again.
+ * Retracts prefetched tasks that wait although the same worker has free slots: its `atOnce` is too low, and only an
+ * assignment can raise it. If no task of the job waits, the retracted ones are assigned again.
  */
 export function retractForSelf(state: State, out: Decisions, worker: WorkerState): void {
   for (const job of worker.runShares.keys()) {
@@ -145,7 +153,9 @@ const fits = (worker: WorkerState, { job }: Claim): boolean =>
   spareRuns(job) > 0 &&
   fitCount(worker, job.signature) > 0;
 
-/** Whether the idle worker could run one of the first prefetched tasks. False while some of them are being retracted already. */
+/**
+ * Whether the idle worker could run one of the first prefetched tasks. False while some of them are being retracted.
+ */
 function hasPrefetchedFor(worker: WorkerState, idle: WorkerState): boolean {
   let considered = 0;
   let found = false;
@@ -166,7 +176,7 @@ export function retractClaims(out: Decisions, worker: WorkerState, claims: Itera
   );
 }
 
-/** Retracts the last unstarted tasks of each claim, as many as named. */
+/** Retracts the last unstarted tasks of each claim, up to the given number. */
 function retract(out: Decisions, worker: WorkerState, requested: readonly [Claim, number][]): void {
   if (!worker.connected) return;
   const tasks: AttemptRange[] = [];
@@ -174,7 +184,7 @@ function retract(out: Decisions, worker: WorkerState, requested: readonly [Claim
     const count = Math.min(claim.prefetched, most);
     if (claim.retracting || count === 0) continue;
     const back = rangesOf(openTasks(claim, UNSTARTED).slice(-count));
-    // All of them may have been started already; then there is nothing to retract and no answer to wait for.
+    // If all of them were started, there is nothing to retract and no answer to wait for.
     claim.retracting = back.length > 0;
     for (const range of back) tasks.push({ job: claim.job.id, attempt: claim.attempt, ...range });
   }

@@ -1,4 +1,4 @@
-/** The queues of dispatch: a heap for what is ordered, first in first out for the rest, and the tasks of a job. */
+/** The queues of dispatch: a heap, a FIFO, and the tasks of a job. */
 import type { WorkerId } from "../model/ids.js";
 import type { WaitingRange } from "./state.js";
 
@@ -24,7 +24,7 @@ export class IndexedHeap<T> {
     return this.#items[0];
   }
 
-  /** The item that is on top once the top is gone. */
+  /** The item on top after the removal of the first. */
   peekSecond(): T | undefined {
     const left = this.#items[1];
     const right = this.#items[2];
@@ -105,7 +105,7 @@ export class IndexedHeap<T> {
   }
 }
 
-/** First in, first out, with no step that grows with the length: an array's `shift` moves everything behind it. */
+/** First in, first out, at constant cost. An array's `shift` moves all other items. */
 export class Fifo<T> implements Iterable<T> {
   #items: (T | undefined)[] = [];
   #head = 0;
@@ -126,7 +126,7 @@ export class Fifo<T> implements Iterable<T> {
     const item = this.#items[this.#head];
     if (item === undefined) return undefined;
     this.#items[this.#head++] = undefined;
-    // Each item is moved at most once for every one that has left.
+    // Each item is moved at most once for each removed one.
     if (this.#head >= 64 && this.#head * 2 >= this.#items.length) {
       this.#items = this.#items.slice(this.#head);
       this.#head = 0;
@@ -154,8 +154,8 @@ export class Fifo<T> implements Iterable<T> {
 const MAX_SKIPPED = 8;
 
 /**
- * The tasks of a job that may be handed out now. Tasks that were handed out before go first, so that a batch does not end with
- * its oldest tasks. Within each of the two lists the order is first in, first out. Every step costs O(1), however many ranges wait.
+ * The waiting tasks of a job. Tasks that were assigned before go first, so that a batch does not end with its oldest
+ * tasks. Each of the two lists is first in, first out. Every step costs O(1), however many ranges wait.
  */
 export class TaskQueue implements Iterable<WaitingRange> {
   readonly #retried = new Fifo<WaitingRange>();

@@ -27,18 +27,23 @@ export interface ReportedTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
   readonly state: "prefetched" | "running" | "finished";
-  /** The broker process that accepted the job, if the worker knows it. A job of another store may have the same number. */
+  /**
+   * The broker process that accepted the job, if the worker knows it. A job of another store may have the same number.
+   */
   readonly acceptedBy?: string | undefined;
 }
 
 export interface Reconciled {
-  /** Running or finished tasks that the worker goes on with. */
+  /** Running or finished tasks that the worker keeps. */
   readonly keep: readonly { readonly job: JobId; readonly index: number; readonly attempt: Attempt }[];
   /** Tasks that are no longer its own. */
   readonly drop: readonly AttemptRange[];
 }
 
-/** Tasks that it lists but that are not assigned to it are to be dropped. Assigned tasks that it does not list return to the queue. */
+/**
+ * Listed tasks that are not assigned to the worker are to be dropped. Assigned tasks that it does not list return to
+ * the queue.
+ */
 export function reconcile(
   state: State,
   out: Decisions,
@@ -70,7 +75,7 @@ export function reconcile(
   for (const claim of claimsOf(worker)) {
     const listed = has.get(claim);
     if (listed?.size === claim.open) continue;
-    // In the same session they never arrived. In a new session, started tasks were lost with the old process.
+    // In the same session they never arrived. In a new session, the old process has lost the started tasks.
     loseClaim(
       state,
       out,
@@ -83,12 +88,12 @@ export function reconcile(
   return { keep, drop };
 }
 
-// A worker reports a task that is no longer assigned to it: its connection broke, its tasks returned to the queue, and no other
-// worker has this one yet. The task is assigned to the worker again instead of being run twice.
+// A worker reports a task that is no longer assigned to it: its connection broke, its tasks returned to the queue, and
+// no other worker has this one yet. The task is assigned to it again instead of running twice.
 
 /**
- * The attempt of the task as it is now assigned; undefined where another worker has it, it has ended, was never handed out, or maxRunning
- * is reached. `crashedOnly`: also where no worker was lost while it ran the task.
+ * The attempt to continue. Undefined if another worker has the task, it ended, was never assigned, or maxRunning is
+ * reached. `crashedOnly`: only if its worker was counted as lost while it ran the task.
  */
 export function onReclaim(
   state: State,
@@ -111,7 +116,7 @@ export function onReclaim(
   const attempt = found.attempt + 1;
   const rangeId = newTaskRangeId(state);
   const { failures } = found;
-  // Its worker was not lost after all: the crash that was counted is taken back.
+  // Its worker was not lost, so the crash does not count.
   const crashes = Math.max(0, found.crashes - 1);
   const from = extractTask(state, out, job, found, { index, crashes }, now);
   out.writes.push({ op: "claim", from, rangeId, first: index, last: index, attempt, worker: id });
@@ -130,7 +135,7 @@ function waitingAt(job: JobState, index: TaskIndex): WaitingRange | undefined {
   return undefined;
 }
 
-/** Takes one task out of the queue. Returns the task range that holds this task alone and is no longer in the queue. */
+/** Removes one task from the queue. Returns the task range that now holds this task alone. */
 function extractTask(
   state: State,
   out: Decisions,

@@ -1,7 +1,7 @@
 /**
- * Requests: messages for a service, answered now, never stored. One goes to the least recently used worker with a free slot, or
- * waits in a bounded queue. A request that has ended for its caller (deadline, caller gone) keeps its slot until the worker says
- * that it is done with it, because until then the slot is not free.
+ * Requests: messages for a service, answered now, never stored. A request goes to the least recently used worker with a
+ * free slot, or waits in a bounded queue. If its caller no longer waits (deadline, disconnect), it keeps its slot until
+ * the worker reports its end, because the worker still works on it.
  */
 
 import type { RequestId, WorkerId } from "../model/ids.js";
@@ -11,7 +11,7 @@ import { fillWorker } from "./placement.js";
 import { availableOf, fitCount, occupy, reindexWorker, requestKey, signatureFor, updateActive } from "./signature.js";
 import type { RequestState, Signature, State, WorkerState } from "./state.js";
 
-/** So many requests are looked through for those past their deadline at most, in a millisecond on average. */
+/** The requests that are scanned for expired deadlines per millisecond, on average. */
 const REQUESTS_PER_MS = 1_000;
 
 export interface Request {
@@ -53,7 +53,7 @@ const signatureOf = (state: State, service: string, pool: string = DEFAULT_POOL)
 export const isServiceOffered = (state: State, service: string, pool: string): boolean =>
   signatureOf(state, service, pool).capable.size > 0;
 
-/** The worker is done with a request. True where its caller still waits for the answer. */
+/** The worker has finished a request. Returns whether its caller still waits for the answer. */
 export function onReply(state: State, out: Decisions, id: WorkerId, requestId: RequestId, now: number): boolean {
   const request = state.requests.get(requestId);
   const worker = state.workers.get(id);
@@ -72,8 +72,9 @@ export function onRequestCancelled(state: State, out: Decisions, requestId: Requ
 }
 
 /**
- * Ends the requests whose deadline has passed. It scans all of them: nearly all are answered in time, so an index by deadline would cost
- * more. Where many wait, the scans are some milliseconds apart, and a request may end that much after its deadline.
+ * Ends requests whose deadline has passed. Scans all of them: nearly all are answered in time, so an index by deadline
+ * would cost more. If many wait, the scans are some milliseconds apart, and a request may end that much after its
+ * deadline.
  */
 export function expireRequests(state: State, out: Decisions, now: number): void {
   let next = Number.POSITIVE_INFINITY;
@@ -97,7 +98,7 @@ function deadlineReason({ worker, signature }: RequestState): string {
   return signature.capable.size === 0 ? "no worker offered it" : "no worker was free";
 }
 
-/** The worker is gone with its requests. It is in no index any more. */
+/** The worker is gone with its requests, and no index contains it. */
 export function loseRequests(state: State, out: Decisions, worker: WorkerState): void {
   for (const request of [...worker.requests]) {
     freeSlot(request, worker);
@@ -132,7 +133,7 @@ export function assignRequestsTo(state: State, out: Decisions, worker: WorkerSta
   }
 }
 
-/** Gives waiting requests to any worker with free slots: after more has changed than the slots of one worker. */
+/** Gives waiting requests to any worker with free slots. Called when more than the slots of one worker has changed. */
 export function placeRequests(state: State, out: Decisions): void {
   for (const signature of state.active) {
     for (let request = signature.requests.peek(); request !== undefined; request = signature.requests.peek()) {

@@ -1,15 +1,15 @@
 /**
- * A wide task would wait for ever while narrow ones take each slot that becomes free. So a signature whose next task fits nowhere
- * reserves one worker: of the capable ones, the one with most free slots. One reservation per signature; a task wider than every
- * worker reserves nothing.
+ * Without a reservation, a wide task would wait for ever while narrow ones take each free slot. So a signature whose
+ * next task fits nowhere reserves one worker: the capable one with the most free slots. One reservation per signature;
+ * a task wider than every worker reserves nothing.
  *
- * The worker keeps what the wide task needs, and no more. Work of equal or lower priority may pass as long as it and all that
- * was assigned since the reservation leave the wide task's need of the worker's total. So the wide task starts at the latest when
- * everything that was there before has ended. Resources that it does not need are not kept.
+ * The worker keeps what the wide task needs, and no more. Work of equal or lower priority may pass if it, and all work
+ * assigned since the reservation, leaves the wide task's need of the worker's total. So the wide task starts at the
+ * latest when all earlier work has ended. Resources that it does not need are not kept.
  *
- * The reservation is made when it is the wide job's turn: no job of equal priority that could use the worker has had fewer slots.
- * Otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
- * signature waits any more (placed elsewhere, held, cancelled, ended), or when the worker leaves.
+ * The reservation is made when it is the wide job's turn: no job of equal priority that could use the worker has had
+ * fewer slots. Otherwise a job of wide tasks would keep the worker to itself. It ends when the task is assigned there,
+ * when nothing of the signature waits (placed elsewhere, held, cancelled, ended), or when the worker leaves.
  */
 import { neededOf } from "../model/recipe.js";
 import { availableOf } from "./signature.js";
@@ -24,7 +24,7 @@ export function reserveWorker(state: State, job: JobState): void {
   worker.reservedFor = signature.reservation;
 }
 
-/** The capable worker with most free slots that is not reserved for another signature, nor on probation. */
+/** The capable worker with the most free slots that is neither reserved for another signature nor on probation. */
 function mostFreeWorker({ byFreeSlots }: Signature): WorkerState | undefined {
   const passed: WorkerState[] = [];
   let worker = byFreeSlots.peek();
@@ -48,7 +48,10 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   return true;
 }
 
-/** Whether a worker with free slots may take a task of this job: it has time for it, would not delay a wider task and is not on probation. */
+/**
+ * Whether a worker with free slots may take a task of this job: it has time for it, would not delay a wider task and is
+ * not on probation.
+ */
 export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
   if (worker.standing === "suspended" && worker.assigned > 0) return false;
   return hasTimeFor(worker, job, state.now) && mayPass(worker, job);
@@ -68,13 +71,13 @@ function mayPass({ reservedFor, profile }: WorkerState, { job, signature }: JobS
     const need = neededOf(job.requirement.needs[name] ?? 0, most);
     if (kept === 0 || need === 0) continue;
     const total = most - (name === "slots" ? profile.reserveRequests : 0);
-    // The small addition allows for sums of fractions.
+    // The small addition allows for rounding errors of sums.
     if ((used[name] ?? 0) + need + kept > total + 1e-9) return false;
   }
   return true;
 }
 
-/** A worker that will end takes no task whose time request, or else time limit, reaches beyond that. */
+/** A worker that will end takes no task whose time request, or else time limit, exceeds its remaining time. */
 export function hasTimeFor({ profile }: WorkerState, { signature }: JobState, now: number): boolean {
   return profile.leavesAt === undefined || now + (signature.timeNeededMs ?? 0) <= profile.leavesAt;
 }

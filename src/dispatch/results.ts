@@ -1,4 +1,6 @@
-/** What workers report of tasks: started, done, given back. A report counts only from the one that holds the claim. */
+/**
+ * Reports of workers about tasks: started, done, returned. A report counts only from the worker that holds the claim.
+ */
 
 import { constants } from "node:os";
 import { errorFromValue } from "../model/handler-errors.js";
@@ -39,7 +41,7 @@ interface ClaimResults {
   readonly results: TaskResult[];
   readonly returned: ReturnedTask[];
   readonly earlierAttempts: TaskResult[];
-  /** How long they took, together. */
+  /** The sum of their durations. */
   totalMs: number;
 }
 
@@ -55,7 +57,7 @@ export function onStarted(
   if (worker === undefined) return;
   for (const { job, index, attempt } of tasks) {
     const claim = claimOf(worker, job, index);
-    // One that runs already was started earlier, whether or not the time is known.
+    // A running task was started earlier, even if the time is unknown.
     if (claim?.attempt !== attempt || claim.tasks[index - claim.first] === STARTED) continue;
     setTaskState(claim, index, STARTED);
     claim.startedAt ??= new Map();
@@ -63,16 +65,18 @@ export function onStarted(
   }
 }
 
-/** Whether what the worker sends has to be committed at once. With prefetched tasks it goes on without an answer. */
+/**
+ * Whether reports of the worker must be committed at once. A worker with prefetched tasks continues without an answer.
+ */
 export const isUrgent = (worker: WorkerState | undefined): boolean => worker === undefined || worker.prefetched === 0;
 
-/** Attempts have ended. Returns how many of them no longer counted. */
+/** Attempts have ended. Returns how many of the results are stale. */
 export function onDone(state: State, out: Decisions, id: WorkerId, done: readonly Done[], now: number): number {
   const worker = state.workers.get(id);
   if (worker === undefined) return done.length;
   const resultsByClaim = new Map<Claim, ClaimResults>();
   const successes: boolean[] = [];
-  // The steps below set it again where something may not wait.
+  // The steps below set it again if something may not wait.
   out.urgent = isUrgent(worker);
   let stale = 0;
   let last: Claim | undefined;
@@ -84,7 +88,7 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
       stale++;
       continue;
     }
-    // Results of one claim mostly come together.
+    // Results of one claim usually come together.
     if (claim !== last) {
       claimResults = resultsByClaim.get(claim) ?? newClaimResults();
       resultsByClaim.set(claim, claimResults);
@@ -134,7 +138,7 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
     const wait = waitMs > 0 ? { notBefore: now + waitMs, waitMs } : { notBefore: 0 };
     claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, ...wait });
     claimResults.earlierAttempts.push(result);
-    // Marked at once, so that the same end reported twice counts once.
+    // Marked at once, so that a repeated report counts once.
     setTaskState(claim, one.index, GONE);
   } else {
     claimResults.results.push(result);
@@ -169,11 +173,11 @@ function recordResults(
     if (!hasOpenTasks(claim.job)) out.urgent = true;
     reindexJob(state, claim.job);
   }
-  // Before anything of these jobs is handed out again.
+  // Before tasks of these jobs are assigned again.
   for (const { job } of resultsByClaim.keys()) checkHalt(state, out, job);
 }
 
-/** False where the results that are being recorded end the job. */
+/** False if the recorded results end the job. */
 const hasOpenTasks = ({ assigned, waiting, inBackoff, pending, mayLease }: JobState): boolean =>
   assigned > 0 || waiting.front !== undefined || inBackoff.size > 0 || pending.size > 0 || mayLease;
 
@@ -190,7 +194,7 @@ function settle(state: State, out: Decisions, claim: Claim, results: readonly Ta
   }
 }
 
-/** Tasks come back unstarted: retracted, refused, or left at an orderly stop. This counts as no failure. */
+/** Tasks return unstarted: retracted, refused, or left at an orderly stop. This does not count as a failure. */
 export function onRetracted(
   state: State,
   out: Decisions,
@@ -212,12 +216,12 @@ export function onRetracted(
     returnToQueue(state, out, claim, { returned, cancelled }, now);
   }
   useFreeSlots(state, out, worker);
-  // Not `fillWorker`: the worker would prefetch again what was retracted for another one.
+  // Not `fillWorker`: the worker would prefetch again the tasks that were retracted for another one.
   placeWork(state, out, now);
   if (worker.assigned === 0) worker.rateWindowStart = -1;
 }
 
-/** Those of these tasks that the worker has, by the claim they are in. */
+/** The tasks that the worker has, by claim. */
 function byClaim(worker: WorkerState, tasks: readonly AttemptRange[]): Map<Claim, number[]> {
   const found = new Map<Claim, number[]>();
   for (const { job, first, last, attempt } of tasks) {
@@ -239,7 +243,7 @@ export function loseClaims(state: State, out: Decisions, worker: WorkerState, cr
   for (const claim of claimsOf(worker)) loseClaim(state, out, claim, () => crashed, now);
 }
 
-/** Tasks of a claim are lost with their worker; `crashed` says for which tasks this counts as a crash. */
+/** Tasks of a claim are lost with their worker. `crashed`: the tasks for which this counts as a crash. */
 export function loseClaim(
   state: State,
   out: Decisions,
@@ -284,9 +288,9 @@ function lostResult(claim: Claim, index: number, crashes: number, now: number): 
   };
 }
 
-// When a failed task is tried again: by the policy of its job, and by the broker's settings for what that leaves open.
+// When a failed task is tried again: by the policy of its job, completed by the broker's settings.
 
-/** Whether the policy lets a task be tried again that ended like this. */
+/** Whether the policy permits a retry after this end. */
 export function isRetried({ on, never }: RetryPolicy, outcome: Outcome): boolean {
   if (on === undefined && never === undefined) return true;
   const names = endNames(outcome);
@@ -294,7 +298,7 @@ export function isRetried({ on, never }: RetryPolicy, outcome: Outcome): boolean
   return never?.some(matches) !== true && (on === undefined || on.some(matches));
 }
 
-/** What a policy may call this end. */
+/** The names of this end in a policy. */
 function endNames({ code, signal, timedOut, value }: Outcome): (number | string)[] {
   const names: (number | string)[] = [];
   if (timedOut === true) names.push("timeout");
@@ -308,7 +312,7 @@ function endNames({ code, signal, timedOut, value }: Outcome): (number | string)
   return names;
 }
 
-/** How long a task waits that has failed so often. The same task at the same attempt always waits as long. */
+/** The wait of a task with this many failures. The same task at the same attempt always waits equally long. */
 export function retryWaitMs(
   settings: Settings,
   { waitMs = settings.retryBackoffMs, factor = 2, maxMs = settings.maxRetryBackoffMs, jitter = 0 }: RetryPolicy,

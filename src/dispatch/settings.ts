@@ -1,18 +1,18 @@
 /** Numbers that an operator or a test may change. Times are milliseconds. */
 export interface Settings {
-  /** How long a worker that can resume may be away before its tasks go to others. */
+  /** How long a disconnected worker that can resume keeps its tasks. */
   readonly graceMs: number;
   /** The same after its own side closed the connection: its process has ended, or it comes back at once. */
   readonly closedGraceMs: number;
   /** Requests that may wait for one service. */
   readonly maxWaitingRequests: number;
-  /** Tasks granted to this broker at a time. */
+  /** The most tasks in one lease. */
   readonly maxLeaseTasks: number;
-  /** What a worker may prefetch: this much of its measured rate… */
+  /** A worker may prefetch this much of its measured rate… */
   readonly prefetchMs: number;
   /** …but never more tasks than this, … */
   readonly maxPrefetch: number;
-  /** …and none of a job whose tasks take longer than this. */
+  /** …and no task of a job whose tasks take longer than this. */
   readonly maxPrefetchTaskMs: number;
   /** The first wait before a retry; doubles with each failure. A job may have a policy of its own. */
   readonly retryBackoffMs: number;

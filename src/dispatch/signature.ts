@@ -11,12 +11,14 @@ import { IndexedHeap } from "./queues.js";
 import { unreserve } from "./reservation.js";
 import type { JobState, Reservation, Signature, State, WorkerState } from "./state.js";
 
-/** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
+/** Unused signatures that are kept: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
 /** An unused signature is dormant after one change for each of its workers, and so many more. */
 const DORMANT_AFTER = 8;
 
-/** What a signature of tasks has and one of requests has not. `timeNeededMs`: how long a worker must stay to take one. */
+/**
+ * Properties of a signature of tasks that requests lack. `timeNeededMs`: how long a worker must stay to take a task.
+ */
 export interface TaskTraits {
   readonly kind: TaskKind;
   readonly timeNeededMs?: number;
@@ -58,7 +60,7 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
   return signature;
 }
 
-/** All that a request can demand, and asked for at each one of them. */
+/** All that a request can require. */
 export const requestKey = (pool: string, service: string | undefined): string => `${pool}\0${service}`;
 
 function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string {
@@ -83,7 +85,7 @@ function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string 
 const isWide = (needs: Resources): boolean =>
   needs.slots > 1 || Object.entries(needs).some(([name, amount]) => name !== "slots" && amount > 0);
 
-/** Priority, then the smaller share of the slots so far, then age. */
+/** By priority, then by the smaller share of the slots so far, then by age. */
 export function goesBefore(a: JobState, b: JobState): boolean {
   if (a.job.priority !== b.job.priority) return a.job.priority > b.job.priority;
   if (a.served !== b.served) return a.served < b.served;
@@ -96,7 +98,7 @@ const freeSlots = (worker: WorkerState): number => worker.free.slots ?? 0;
 export const isCapable = (worker: WorkerState, signature: Signature): boolean =>
   whyNotTaking(worker, signature) === undefined && meets(worker, signature);
 
-/** Why the worker takes no such work at the moment, whatever its resources. */
+/** Why the worker takes no such work at the moment, apart from its resources. */
 export function whyNotTaking(worker: WorkerState, { forRequests }: Signature): string | undefined {
   const { paused } = worker.profile;
   if (!worker.connected) return "is away";
@@ -105,7 +107,7 @@ export function whyNotTaking(worker: WorkerState, { forRequests }: Signature): s
   return forRequests || paused === undefined ? undefined : `takes no tasks: ${paused}`;
 }
 
-/** Whether the worker could take such work, if it were idle. */
+/** Whether the worker could take such work if it were idle. */
 export function meets(worker: WorkerState, signature: Signature): boolean {
   const { profile } = worker;
   const { pool, tags, service, needs } = signature.requirement;
@@ -120,7 +122,7 @@ export function meets(worker: WorkerState, signature: Signature): boolean {
 /** All of nothing is not enough. */
 const hasEnough = (need: number, most: number): boolean => (need === ALL ? most > 0 : need <= most);
 
-/** The most of a resource that the worker ever has for one task or request. */
+/** The maximum of a resource that the worker ever has for one task or request. */
 export function mostOf({ profile, mostSlots }: WorkerState, name: string, forRequests: boolean): number {
   if (name !== "slots") return profile.total[name] ?? 0;
   return forRequests ? mostSlots : mostSlots - profile.reserveRequests;
@@ -132,7 +134,7 @@ export const canRun = ({ taskKinds }: WorkerState["profile"], kind: TaskKind): b
 /** How many tasks or requests of this signature fit into the worker's free resources. */
 export const fitCount = (worker: WorkerState, signature: Signature): number => countIn(worker.free, worker, signature);
 
-/** How many fit when the worker has no other work. */
+/** How many fit if the worker has no other work. */
 export const maxFitCount = (worker: WorkerState, signature: Signature): number =>
   countIn({ ...worker.profile.total, slots: worker.mostSlots }, worker, signature);
 
@@ -152,7 +154,10 @@ function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, si
   return Math.max(0, count);
 }
 
-/** Work takes these resources of the worker, or with negative `times` gives them back. `passed`: the reservation that it passed. */
+/**
+ * Work takes these resources of the worker, or with negative `times` returns them. `passed`: the reservation that it
+ * passed.
+ */
 export function occupy(worker: WorkerState, needs: Resources, times: number, passed: Reservation | undefined): void {
   add(worker.free, worker, needs, -times);
   if (passed !== undefined) add(passed.used, worker, needs, times);
@@ -161,7 +166,7 @@ export function occupy(worker: WorkerState, needs: Resources, times: number, pas
 function add(amounts: Record<string, number>, { profile }: WorkerState, needs: Resources, times: number): void {
   for (const name in needs) {
     const sum = (amounts[name] ?? 0) + neededOf(needs[name] ?? 0, profile.total[name] ?? 0) * times;
-    // Parts of a unit are rounded, or what is given back in parts would never add up to the whole again.
+    // Fractions are rounded. Otherwise returned parts would not add up to the whole.
     amounts[name] = Number.isInteger(sum) ? sum : Math.round(sum * 1e6) / 1e6;
   }
 }
@@ -227,7 +232,7 @@ function joinSignature(worker: WorkerState, signature: Signature): void {
   reindexWorkerIn(worker, signature);
 }
 
-/** Take the worker out of every index: it is away, drained or gone. */
+/** Removes the worker from every index: it is disconnected, drained or gone. */
 export function leaveSignatures(state: State, worker: WorkerState): void {
   for (const signature of worker.capableOf) {
     leaveSignature(state, worker, signature);
@@ -246,7 +251,7 @@ function leaveSignature(state: State, worker: WorkerState, signature: Signature)
   if (signature.reservation?.worker === worker) unreserve(state, signature);
 }
 
-/** Keep `active` true after a signature's jobs, requests or workers changed. */
+/** Updates `active` after a signature's jobs, requests or workers changed. */
 export function updateActive(state: State, signature: Signature): void {
   // Work that nobody here can do, or that a limit holds back, does not slow down the picks of others.
   if (isWaitedIn(signature) && signature.capable.size > 0 && signature.full === undefined) {

@@ -1,12 +1,13 @@
 /**
- * How workers have behaved, by name. What they did is counted always; only with the setting `standing` does anything follow from it:
+ * How workers have behaved, by name. Results are always counted, but have consequences only with the setting
+ * `standing`:
  *
  *   good        takes work. From the 10th result on, more than 2 failures in the last 10 suspend it
- *   suspended   with nothing running it gets a single task as a probe; two successes in a row make it good again and clear the
+ *   suspended   while idle it gets a single task as a probe; two successes in a row make it good again and clear the
  *               last 10
- *   banned      from the 10th result on, fewer than 60 % successes overall: it gets nothing more, until somebody forgives it
+ *   banned      from the 10th result on, fewer than 60 % successes overall: it gets nothing until an operator forgives it
  *
- * Cancelled tasks and lost workers are no results of a worker's.
+ * Cancelled tasks and lost workers do not count as results.
  */
 import type { Decisions } from "./decisions.js";
 import { fillWorker, placeWork } from "./placement.js";
@@ -28,7 +29,7 @@ const NO_RESULTS: StandingRecord = { results: 0, succeeded: 0, recent: "", probe
 
 export const standingRecordOf = (state: State, name: string): StandingRecord => state.standings.get(name) ?? NO_RESULTS;
 
-/** The same, with the standing that follows from it under the present settings. */
+/** The record with the standing that follows from it under the current settings. */
 export function standingOf(state: State, name: string): StandingRecord {
   const record = standingRecordOf(state, name);
   return state.settings.standing ? record : { ...record, standing: "good" };

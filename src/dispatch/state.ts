@@ -1,6 +1,6 @@
 /**
- * The state of dispatch, without behaviour. The functions of this folder change it; none of them reads a clock, draws a random
- * number or touches a socket.
+ * The state of dispatch, without behaviour. The functions of this folder change it. None of them reads a clock, draws a
+ * random number or touches a socket.
  */
 import type { Attempt, JobId, RequestId, SessionId, TaskIndex, TaskRangeId, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
@@ -12,7 +12,7 @@ import type { LimitState, RunShare } from "./limits.js";
 import { IndexedHeap, type TaskQueue } from "./queues.js";
 import type { Settings } from "./settings.js";
 
-/** Tasks that wait here, granted by the store. `first` moves up as they are handed out. */
+/** Waiting tasks, granted by the store. `first` rises as they are assigned. */
 export interface WaitingRange {
   readonly rangeId: TaskRangeId;
   first: number;
@@ -27,59 +27,58 @@ export interface WaitingRange {
 
 export interface JobState {
   readonly id: JobId;
-  /** Replaced where the job is edited. */
+  /** Replaced when the job is edited. */
   job: Job;
   signature: Signature;
   held: boolean;
   /** Its pool is paused. */
   paused: boolean;
-  /** Its `notBefore` has not come yet: `onJobsDue` says when it has. */
+  /** Its `notBefore` has not come yet. `onJobsDue` ends this. */
   delayed: boolean;
   cancels: Ranges;
-  /** Ready to be handed out. */
+  /** Ready to be assigned. */
   readonly waiting: TaskQueue;
   ready: number;
-  /** Waiting for the end of their backoff. */
   readonly inBackoff: Set<WaitingRange>;
   /** Granted tasks that wait for tasks of other jobs (each.ts). */
   readonly pending: Set<TaskRange>;
   /** By the other job: which of its tasks have succeeded. */
   readonly each: Map<JobId, Ranges>;
-  /** Tasks at workers, running or prefetched. */
+  /** Tasks assigned to workers, running or prefetched. */
   assigned: number;
-  /** Those that may run at once, of a job with `maxRunning` (limits.ts). */
+  /** The most that may run at once, for a job with `maxRunning` (limits.ts). */
   mostRunning: number;
-  /** Those of them that have been started. */
+  /** The assigned tasks that have been started. */
   started: number;
   readonly claims: Set<Claim>;
-  /** The store may have more tasks of it to grant. */
+  /** The store may grant more of its tasks. */
   mayLease: boolean;
   leasing: boolean;
   /** In a group: as many of its tasks are leased as `maxRunning` allows. */
   leaseRefused: boolean;
   /** In a group: no task that was granted may run before tasks of other jobs have ended (each.ts). */
   eachStalled: boolean;
-  /** At most so many tasks come with the lease that is under way. */
+  /** The most tasks that the pending lease can bring. */
   leasingTasks: number;
   /** Slots given to this job so far, on the scale that its rivals of equal priority share (job-queue.ts). */
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
   succeeded: number;
-  /** As many tasks have ended as its halt rule says: what waits is cancelled, and what returns. */
+  /** Its halt rule applies: waiting and returning tasks are cancelled. */
   halted: boolean;
-  /** Mean length of its tasks, where any has ended. */
+  /** Mean duration of its tasks, once one has ended. */
   meanMs?: number;
 }
 
-/** Where one task of a claim is. */
+/** The states of a task in a claim. */
 export const UNSTARTED = 0;
 export const STARTED = 1;
 export const GONE = 2;
 
 export type TaskState = typeof UNSTARTED | typeof STARTED | typeof GONE;
 
-/** A plain list where there are few: a typed array costs more to create. */
+/** A plain list for few tasks, because a typed array costs more to create. */
 export type TaskStates = Uint8Array | number[];
 
 /** Tasks assigned to one worker at once: a task range of the store. */
@@ -94,16 +93,16 @@ export interface Claim {
   readonly crashes: number;
   /** One of the three states above for each task, from `first` on. Changed by `setTaskState` only. */
   readonly tasks: TaskStates;
-  /** Tasks not gone; = placed + prefetched. */
+  /** Tasks not gone: placed + prefetched. */
   open: number;
   started: number;
-  /** Those that occupy the worker's resources. */
+  /** Tasks that occupy resources of the worker. */
   placed: number;
-  /** Those that do not yet. */
+  /** Tasks that do not yet. */
   prefetched: number;
   /** RETRACT was sent and not yet answered. */
   retracting: boolean;
-  /** When tasks were started, by index, as far as reported; created with the first report. */
+  /** When tasks were started, by index, as far as reported. Created with the first report. */
   startedAt: Map<number, number> | undefined;
   /** The reservation of the worker when the tasks were assigned. */
   passed: Reservation | undefined;
@@ -115,7 +114,7 @@ export type Standing = "good" | "suspended" | "banned";
 export interface StandingRecord {
   readonly results: number;
   readonly succeeded: number;
-  /** The last ten, the latest last: `+` or `-`. */
+  /** The last ten, latest last: `+` or `-`. */
   readonly recent: string;
   /** Successes in a row while suspended. */
   readonly probes: number;
@@ -132,7 +131,7 @@ export interface WorkerProfile {
   readonly services: readonly string[];
   readonly total: Resources;
   readonly reserveRequests: number;
-  /** Its protocol lets it come back to what it was doing. */
+  /** Its protocol can resume tasks after a reconnect. */
   readonly resumable: boolean;
   /** It may hold tasks beyond its free slots. */
   readonly canPrefetch: boolean;
@@ -140,37 +139,39 @@ export interface WorkerProfile {
   readonly leavesAt?: number;
   /** The kinds of task that it can run; all if absent. */
   readonly taskKinds?: readonly TaskKind[];
-  /** How long it may be away, where that is not the broker's usual. */
+  /** How long it may be disconnected, if not the broker's usual time. */
   readonly graceMs?: number;
   /** Where it connects from. */
   readonly address?: string;
   /** Why it takes no tasks at the moment. */
   readonly paused?: string;
-  /** Why it takes less than it has, for `explain`. */
+  /** Why it takes less than it could, for `explain`. */
   readonly remark?: string;
 }
 
 export interface WorkerState {
   profile: WorkerProfile;
-  /** What is stored of it with its first task, and what has been (workers.ts). */
+  /** The record to store with its first task, and the stored one (workers.ts). */
   record: string | undefined;
   storedRecord: string | undefined;
   connected: boolean;
-  /** Gets nothing new: an operator asked for it, or the worker itself before it leaves. */
+  /** Gets nothing new: requested by an operator, or by the worker before it leaves. */
   draining: boolean;
-  /** It drains because it ends: that cannot be undone. */
+  /** It drains because it ends, which cannot be undone. */
   leaving: boolean;
   standing: Standing;
-  /** The most slots that it has offered since its profile came: what it can run does not depend on the slots of the moment. */
+  /**
+   * The most slots that it has offered since its profile came. What it can run does not depend on its current slots.
+   */
   mostSlots: number;
   readonly free: Record<string, number>;
-  /** Rises with each use; below 0, in order of joining, for one that was never used. */
+  /** Rises with each use. Workers that were never used have values below 0, in order of joining. */
   lastUse: number;
   /** The share of the job that it served last, by priority. */
   readonly shareLevels: Map<number, ShareLevel>;
   /** Sorted by job and first index, disjoint within a job. */
   readonly claims: Map<JobId, Claim[]>;
-  /** Claims with prefetched tasks, in the order of their hand-out. */
+  /** Claims with prefetched tasks, in the order of their assignment. */
   readonly prefetchedClaims: Set<Claim>;
   prefetched: number;
   assigned: number;
@@ -181,15 +182,18 @@ export interface WorkerState {
   readonly capableOf: Set<Signature>;
   /** Those of them that are not dormant: they are updated when it gets work or ends some. */
   readonly indexedIn: Set<Signature>;
-  /** A wide task waits for this worker to have enough free. */
+  /** A wide task waits for free resources of this worker. */
   reservedFor?: Reservation;
   /** Tasks per millisecond while it was busy. */
   rate: number;
   rateWindowStart: number;
   rateWindowCount: number;
-  /** From a claim to its first result, without the time of the tasks: commit, both ways of the network, the worker's own delay. */
+  /**
+   * From a claim to its first result, without the duration of the tasks: commit, network in both directions, the
+   * worker's own delay.
+   */
   roundTripMs: number;
-  /** The claim that it got when it was idle, and when: its result shows the round trip. */
+  /** The claim that it got when it was idle, and when. Its result shows the round trip. */
   roundTripProbe?: { readonly claim: Claim; readonly at: number };
   grace?: Timer;
 }
@@ -200,36 +204,36 @@ export interface ShareLevel {
   readonly at: number;
 }
 
-/** All work with the same demands, and the workers that meet them. */
+/** All work with the same requirements, and the workers that meet them. */
 export interface Signature {
   readonly key: string;
   readonly requirement: Requirement;
   readonly forRequests: boolean;
-  /** What its tasks are; a request is none. */
+  /** The kind of its tasks; absent for requests. */
   readonly kind?: TaskKind;
-  /** A worker that ends sooner than this from now takes none of it. */
+  /** A worker that ends sooner than this takes none of it. */
   readonly timeNeededMs?: number;
   /** Limits that its tasks count against (limits.ts). */
   readonly limits?: readonly LimitState[];
-  /** The one of them that has no room: nothing of the signature is assigned. */
+  /** The limit that has no room: nothing of the signature is assigned. */
   full?: LimitState | undefined;
-  /** In a group, the one for which the store refused a lease: nothing of the signature is leased. */
+  /** In a group, the limit for which the store refused a lease: nothing of the signature is leased. */
   leaseRefusedBy?: LimitState | undefined;
   /** Needs more than one plain slot, so that a worker may have to be reserved for it. */
   readonly wide: boolean;
-  /** Jobs with something to hand out, the next one on top. */
+  /** Jobs with ready tasks, the next one on top. */
   readonly jobs: IndexedHeap<JobState>;
-  /** Requests that wait, oldest on top. */
+  /** Waiting requests, oldest on top. */
   readonly requests: IndexedHeap<RequestState>;
   /** Workers whose total resources suffice, with the most slots that they have offered. */
   readonly capable: Set<WorkerState>;
   /** Those with enough free for one now, least recently used on top. To be read with `availableOf`. */
   readonly available: IndexedHeap<WorkerState>;
-  /** The capable ones, most free slots on top; kept for wide signatures only. */
+  /** The capable workers, most free slots on top; kept for wide signatures only. */
   readonly byFreeSlots: IndexedHeap<WorkerState>;
-  /** Where brokers share the store: jobs that could be handed out if some of them were leased, the next one on top (leasing.ts). */
+  /** In a group: jobs that could be assigned if some of their tasks were leased, the next one on top (leasing.ts). */
   readonly needsLease: IndexedHeap<JobState>;
-  /** At most so many tasks come with the leases that are under way. */
+  /** The most tasks that the pending leases can bring. */
   leasingTasks: number;
   /** Mean duration of its tasks, once one has ended: the estimate for jobs without an ended task. */
   meanMs?: number;
@@ -237,7 +241,7 @@ export interface Signature {
   capacity?: number | undefined;
   /** The worker that is reserved for the next task. */
   reservation?: Reservation;
-  /** By priority: the position in the order at which a job starts when it begins to wait. */
+  /** By priority: the share at which a job starts when it begins to wait. */
   readonly shareLevels: Map<number, ShareLevel>;
   /** Changes to its workers since it was last used. */
   unusedFor: number;
@@ -249,7 +253,7 @@ export interface Signature {
 export interface Reservation {
   readonly signature: Signature;
   readonly worker: WorkerState;
-  /** What is used by tasks and requests that the worker was given since. */
+  /** Resources of tasks and requests that the worker was given since. */
   readonly used: Record<string, number>;
 }
 
@@ -258,16 +262,15 @@ export interface RequestState {
   readonly service: string;
   readonly signature: Signature;
   readonly deadline: number;
-  /** Give it to another worker once, if this one is lost. */
+  /** Assign it to another worker once, if this one is lost. */
   retry: boolean;
   worker: WorkerState | undefined;
   /** The reservation of the worker when it got the request. */
   passed: Reservation | undefined;
-  /** Its caller has an answer or no longer wants one; the worker has not finished it. */
+  /** Its caller has an answer or no longer waits; the worker has not finished it. */
   ended: boolean;
 }
 
-/** Something that falls due. */
 export type Timer =
   | { readonly at: number; readonly kind: "retry"; readonly job: JobState; readonly waiting: WaitingRange }
   | { readonly at: number; readonly kind: "grace"; readonly worker: WorkerState }
@@ -278,25 +281,25 @@ export type Timer =
 export interface State {
   readonly settings: Settings;
   readonly epoch: Epoch;
-  /** Other brokers work on the same store: tasks that no worker here can run are left to them. */
+  /** Other brokers use the same store: tasks that no worker here can run are left to them. */
   readonly shared: boolean;
   readonly jobs: Map<JobId, JobState>;
   readonly workers: Map<WorkerId, WorkerState>;
   readonly signatures: Map<string, Signature>;
-  /** Signatures with jobs or requests that wait, and a worker that could take them. */
+  /** Signatures with waiting jobs or requests, and a worker that could take them. */
   readonly active: Set<Signature>;
   /** Signatures with jobs that need a lease. */
   readonly needsLease: Set<Signature>;
   /** Workers with prefetched tasks. */
   readonly workersWithPrefetched: Set<WorkerState>;
   readonly requests: Map<RequestId, RequestState>;
-  /** No request has a deadline before this. */
+  /** No request has an earlier deadline. */
   requestsDueAt: number;
   readonly timers: IndexedHeap<Timer>;
   readonly limits: Map<string, LimitState>;
-  /** Pools of which no task is started, with the reason if one was given. */
+  /** Pools whose tasks are not started, with the reason if one was given. */
   readonly pausedPools: Map<string, string | undefined>;
-  /** Until then no more is leased than fits into free slots: other brokers have some (leasing.ts). */
+  /** Until then nothing is leased beyond free slots, because other brokers have some (leasing.ts). */
   leaseAheadAt: number;
   /** Jobs with `leaseRefused`. */
   readonly refusedJobs: Set<JobId>;
@@ -304,11 +307,11 @@ export interface State {
   readonly waitingFor: Map<JobId, Set<JobState>>;
   /** Jobs whose tasks wait for the tasks of a job, by that job. */
   readonly eachWaiting: Map<JobId, Set<JobState>>;
-  /** How recent jobs ended: a job that is being stored now may depend on one of them. */
+  /** How recent jobs ended. A job that is being stored may depend on one of them. */
   readonly recentEnds: Map<JobId, JobEnd>;
-  /** What was stored of workers, for those that have not come back since the broker started. */
+  /** Stored records of workers that have not come back since the start of the broker. */
   readonly workerRecords: Map<WorkerId, string>;
-  /** What workers have done, by their names. */
+  /** Results of workers, by name. */
   readonly standings: Map<string, StandingRecord>;
   /** How many jobs there are of each priority. */
   readonly priorities: Map<number, number>;
@@ -316,14 +319,14 @@ export interface State {
   joins: number;
   /** The time of the latest event. */
   now: number;
-  /** A job has become ready or a reservation has ended since work was last placed: a worker may be idle beside work that waits. */
+  /** Since the last placement a job became ready or a reservation ended. Placement must run again. */
   needsPlacement: boolean;
   nextTaskRangeId: number;
-  /** Why nothing is handed out. */
+  /** Why nothing is assigned. */
   halted: string | undefined;
 }
 
-/** The broker that makes a task range chooses its id; this many ids belong to one epoch. */
+/** The broker that creates a task range chooses its id. Each epoch has this many ids. */
 const TASK_RANGES_PER_EPOCH = 2 ** 36;
 
 export function createState(settings: Settings, epoch: Epoch, shared: boolean): State {
@@ -363,7 +366,7 @@ export function newTaskRangeId(state: State): TaskRangeId {
   return state.nextTaskRangeId++ as TaskRangeId;
 }
 
-/** Which of a worker's claims has this task, if the worker still has it. */
+/** The worker's claim with this task, if the worker still has the task. */
 export function claimOf(worker: WorkerState, job: JobId, index: TaskIndex): Claim | undefined {
   const claims = worker.claims.get(job);
   if (claims === undefined) return undefined;
@@ -390,7 +393,7 @@ export const claimsOf = (worker: WorkerState): Claim[] => [...worker.claims.valu
 export const nextJobOf = ({ full, jobs }: Signature): JobState | undefined =>
   full === undefined ? jobs.peek() : undefined;
 
-/** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
+/** A set that contains every signature with waiting work that the worker is capable of, and possibly others. */
 export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>
   worker.capableOf.size < state.active.size ? worker.capableOf : state.active;
 

@@ -34,7 +34,7 @@ export function onTimer(state: State, out: Decisions, now: number): void {
   if (due) placeWork(state, out, now);
 }
 
-/** Nothing more is handed out, for the reason given. Requests go on. */
+/** Nothing more is assigned, for the given reason. Requests continue. */
 export function onHalt(state: State, reason: string): void {
   state.halted = reason;
 }

@@ -1,10 +1,10 @@
 /**
  * The states of a worker:
  *   connected   takes work; from joining until its connection ends
- *   away        its connection is gone. If its protocol can resume, its tasks are kept: for a moment if the worker's side closed the
+ *   away        disconnected. If its protocol can resume, its tasks are kept: for a moment if the worker's side closed the
  *               connection, for the grace period if it went silent or the broker has just started
  *   gone        forgotten; its tasks wait for others
- * A worker that joins lists the tasks that it holds. Tasks assigned to it that are missing from its list return to the queue.
+ * A worker that joins lists its tasks. Assigned tasks that are missing from the list return to the queue.
  */
 import { WorkerId } from "../model/ids.js";
 import { contains, sizeOf } from "../model/ranges.js";
@@ -60,7 +60,7 @@ export function onWorkerJoined(
   return reconciled;
 }
 
-/** The workers have changed: lease what they can run, release what no worker here can run. */
+/** The workers have changed: leases what they can run, releases what no worker here can run. */
 function rebalanceLeases(state: State, out: Decisions): void {
   if (!state.shared) return;
   for (const job of state.jobs.values()) {
@@ -69,18 +69,21 @@ function rebalanceLeases(state: State, out: Decisions): void {
   }
 }
 
-/** Recomputes the worker's free resources from its profile. Running tasks occupy them first, then prefetched tasks in the order of their hand-out. */
+/**
+ * Recomputes the worker's free resources from its profile. Running tasks occupy them first, then prefetched tasks in
+ * the order of their assignment.
+ */
 function recomputeFree(state: State, worker: WorkerState): void {
   for (const claim of claimsOf(worker)) unplaceAll(state, claim);
   for (const name of Object.keys(worker.free)) delete worker.free[name];
   Object.assign(worker.free, worker.profile.total);
-  // Requests keep what they have passed.
+  // Requests keep the reservation that they passed.
   occupy(worker, ONE_SLOT, worker.requests.size, undefined);
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim, openTasks(claim, STARTED).length);
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim);
 }
 
-/** The connection is gone. `closed`: the worker's side closed or reset it. */
+/** The worker is disconnected. `closed`: its side closed or reset the connection. */
 export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: number, closed = false): void {
   const worker = state.workers.get(id);
   if (worker?.connected !== true) return;
@@ -100,13 +103,16 @@ export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: nu
   rebalanceLeases(state, out);
 }
 
-/** The worker stops and has handed its tasks back: what is still assigned to it counts as no crash. */
+/** The worker stops and has returned its tasks. A task that is still assigned to it does not count as a crash. */
 export function onWorkerLeft(state: State, out: Decisions, id: WorkerId, now: number): void {
   const worker = state.workers.get(id);
   if (worker !== undefined) removeWorker(state, out, worker, false, now);
 }
 
-/** The grace period is over. A drain is remembered for another one: the operator meant the machine, not the process. */
+/**
+ * The grace period is over. A drain is remembered for a further period: the operator meant the machine, not the
+ * process.
+ */
 export function onGraceExpired(state: State, out: Decisions, worker: WorkerState, now: number): void {
   if (worker.connected) return;
   if (!worker.draining || worker.assigned === 0) {
@@ -131,7 +137,7 @@ function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed
   rebalanceLeases(state, out);
 }
 
-/** The worker gets nothing new; its prefetched tasks are retracted. `leaving`: because it ends. */
+/** The worker gets nothing new, and its prefetched tasks are retracted. `leaving`: because it ends. */
 export function onDrain(state: State, out: Decisions, id: WorkerId, leaving = false): void {
   const worker = state.workers.get(id);
   if (worker !== undefined && leaving) worker.leaving = true;
@@ -171,8 +177,8 @@ export function onProfile(state: State, out: Decisions, profile: WorkerProfile, 
 }
 
 /**
- * The worker takes so many tasks and requests at once from now on. Costs what the end of a task costs: signatures that the worker does
- * not have are looked at only when it offers more slots than ever before.
+ * Sets how many tasks and requests the worker takes at once. Costs as much as the end of a task: other signatures are
+ * checked only when it offers more slots than ever before.
  */
 export function onSlots(state: State, out: Decisions, id: WorkerId, slots: number, now: number): void {
   const worker = state.workers.get(id);
@@ -187,11 +193,11 @@ export function onSlots(state: State, out: Decisions, id: WorkerId, slots: numbe
     updateSignatures(state, worker);
   }
   reindexWorker(worker);
-  // Also with fewer: a wide task that no longer fits leaves slots to others.
+  // Also with fewer slots: a wide task that no longer fits leaves slots to others.
   if ((free.slots ?? 0) > 0) fillWorker(state, out, worker, now);
 }
 
-/** After a start of the broker: a claim whose worker has yet to come back. */
+/** After a start of the broker: a claim whose worker has not come back yet. */
 export function restoreClaim(state: State, claimed: ClaimedRange, now: number): void {
   const { taskRange, settled } = claimed;
   const job = state.jobs.get(taskRange.job);
@@ -216,9 +222,9 @@ function restoreWorker(state: State, id: WorkerId): WorkerState {
 }
 
 /**
- * Claims taken over from a dead broker. A worker that is connected here holds none of them: what it had when it joined was adopted
- * then, and what the dead broker handed out later never arrived. So those tasks wait again at once. Tasks of a worker that is away
- * are kept for it during the grace period.
+ * Claims taken over from a dead broker. A worker that is connected here has none of these tasks: its tasks were adopted
+ * when it joined, and later assignments of the dead broker never arrived. So the tasks wait again at once. Tasks of a
+ * disconnected worker are kept for it during the grace period.
  */
 export function onOrphans(state: State, out: Decisions, orphans: readonly ClaimedRange[], now: number): void {
   for (const claimed of orphans) {
@@ -279,8 +285,8 @@ function endGrace(state: State, worker: WorkerState): void {
   delete worker.grace;
 }
 
-// What people see of a worker, and how long it may be away. Stored with the first task that it gets: a broker that has been started again
-// knows the workers that have tasks and are still away. Workers that cannot resume are not away, so they have no record.
+// The record of a worker for people, and how long it may be disconnected. Stored with its first task, so that a
+// restarted broker knows the workers that have tasks and are disconnected. Workers that cannot resume have no record.
 
 export const WORKER_BUCKET = "worker";
 
@@ -290,7 +296,7 @@ function recordOf(profile: WorkerProfile): string | undefined {
   return JSON.stringify({ name, protocol, pool, tags, services, total, reserveRequests, graceMs });
 }
 
-/** To be called before the worker gets a task. */
+/** Called before the worker gets a task. */
 export function storeRecord(out: Decisions, worker: WorkerState): void {
   const { record, storedRecord, profile } = worker;
   if (record === undefined || record === storedRecord) return;
@@ -302,7 +308,7 @@ function deleteRecord(out: Decisions, { storedRecord, profile }: WorkerState): v
   if (storedRecord !== undefined) out.writes.push({ op: "put", bucket: WORKER_BUCKET, key: profile.id, value: null });
 }
 
-/** To be called before claims are restored. */
+/** Called before claims are restored. */
 export function loadRecords(state: State, stored: readonly KeyValue[]): void {
   for (const { key, value } of stored) state.workerRecords.set(WorkerId(key), value);
 }

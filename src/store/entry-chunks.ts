@@ -1,6 +1,6 @@
 /**
- * Entries are stored many to a row. A chunk is a run of entries, each a u32 (little-endian: the length in the low 31 bits,
- * the top bit set for bytes that are not text) and the bytes.
+ * Entries are stored many to a row. A chunk is a run of entries, each a u32 (little-endian: length in the low 31 bits,
+ * top bit set for bytes that are not text) and its bytes.
  */
 import type { Entries } from "../model/job.js";
 import type { Range } from "../model/ranges.js";
@@ -11,7 +11,7 @@ const MAX_ENTRIES = 1000;
 const MAX_BYTES = 256 * 1024;
 const BINARY = 0x80000000;
 
-/** The chunks may change hands: those of packed entries are copied, as a commit may be tried again. */
+/** The chunks may be transferred: those of packed entries are copied, because a commit may be tried again. */
 export function chunkEntries(entries: Entries | PackedEntries): EntryChunk[] {
   if ("chunks" in entries) return entries.chunks.map((chunk) => ({ ...chunk, bytes: new Uint8Array(chunk.bytes) }));
   const chunks: EntryChunk[] = [];

@@ -1,6 +1,6 @@
 /**
- * Results as rows, in both engines. The small output of an attempt is one value there: varints (the number of parts, then each part's
- * length * 2 + stream), then the bytes.
+ * Results as rows, in both engines. The small output of an attempt is one value: varints (the number of parts, then
+ * each part's length * 2 + stream), then the bytes.
  */
 import { VarintReader, varintSize, writeVarint } from "../base/files/records.js";
 import type { OutputStream, SmallOutput, TaskEnd, TaskResult } from "../model/outcome.js";
@@ -28,7 +28,7 @@ export interface ResultRow {
   readonly error: string | null;
   readonly cpuMs: number | null;
   readonly peakMemory: number | null;
-  /** Only where it was asked for. */
+  /** Only if requested. */
   readonly output?: Uint8Array | null;
   readonly valueBytes: number | null;
   readonly value?: Uint8Array | null;
@@ -117,7 +117,7 @@ export function encodeSmallOutput(parts: readonly SmallOutput[]): Uint8Array {
   return value;
 }
 
-/** The results with bytes of their own: those of output and values are often views of large receive buffers. */
+/** The results with copied bytes: output and values are often views into large receive buffers. */
 export function withOwnBytes(results: readonly TaskResult[]): readonly TaskResult[] {
   if (results.every(({ output, value }) => output === undefined && value === undefined)) return results;
   return results.map((result) => {

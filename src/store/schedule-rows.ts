@@ -14,7 +14,7 @@ export interface ScheduleRow {
   readonly formerJob: JobId | null;
 }
 
-/** A copy of its own: pack() gives a view of a shared buffer. */
+/** A copy, because pack() returns a view of a shared buffer. */
 export const encodeSchedule = (spec: ScheduleSpec): Uint8Array => new Uint8Array(pack(spec));
 
 export const scheduleFrom = ({ name, revision, nextAt, spec, state, lastJob, formerJob }: ScheduleRow): Schedule => ({

@@ -1,6 +1,6 @@
 /**
- * The files of an allocator, in a directory that the broker's machine and the nodes share: the worker and the join URL, and for each
- * allocation its job script and output.
+ * The files of an allocator, in a directory that the broker's machine and the nodes share: the worker and the join URL,
+ * and for each allocation its job script and output.
  */
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
@@ -12,7 +12,7 @@ import type { QueueEntry } from "./batch-manager.js";
 
 const TAIL_BYTES = 2_000;
 
-/** Where they are if the allocator names no directory. */
+/** The directory if the allocator names none. */
 export const defaultDirectory = (): string => join(homedir(), ".local", "share", "laboro", "alloc");
 
 export class AllocationFiles {

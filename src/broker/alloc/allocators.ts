@@ -1,13 +1,14 @@
 /**
- * Drives the allocators: looks at the batch system and at the waiting work, and does what decide.ts says. In a group one broker does it, which
- * has the lease; the others take over when it ends. The states of the driver:
+ * Drives the allocators: reads the state of the batch system and the waiting work, and does what decide.ts says. In a
+ * group, the broker with the lease does it; another takes over when it ends. The states of the driver:
  *
- *   idle      there is no allocator: no timer runs, nothing is asked
- *   waiting   until the next look: a timer, or a moment after work has come or workers have changed
- *   looking   one look is under way. What happens meanwhile is looked at after it
+ *   idle      there is no allocator: no timer runs
+ *   waiting   for the next look: a timer, or a moment after new work or a change of workers
+ *   looking   one look is in progress. Changes meanwhile are handled after it
  *
- * Every change of an allocator is a conditional write of its row, so that operations and drivers do not overwrite each other. An allocation
- * is recorded before the batch system is asked for it: a broker that ends in between finds its job again.
+ * Every change of an allocator is a conditional write of its row, so that operations and drivers do not overwrite each
+ * other. An allocation is recorded before the batch system is asked for it: a broker that ends in between finds its job
+ * again.
  */
 import { now as monotonicNow } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
@@ -39,11 +40,11 @@ export interface AllocationHost {
 
 /** Work that came is looked at after this time: idle workers take theirs first. */
 const WAKE_MS = 200;
-/** The next look waits for so many times the duration of the last one, at most until the usual time. */
+/** The pause before the next look, as a multiple of the duration of the last one, at most the usual time. */
 const COST_FACTOR = 20;
 const TRIES = 20;
 const LEASE_POLLS = 6;
-/** A broker without the commands of the batch system leaves a free lease to others for so long. */
+/** A broker without the commands of the batch system leaves a free lease to others for this many polls. */
 const YIELD_POLLS = 3;
 const WAKING = ["job-added", "job-released", "job-due", "job-rerun", "job-ended", "worker-joined", "worker-left"];
 
@@ -142,7 +143,10 @@ export class Allocators {
     return rows;
   }
 
-  /** Removed allocators leave the number of their next allocation: those that still run keep theirs, and so do their workers. */
+  /**
+   * The number of the next allocation is kept after the removal of an allocator, so that running allocations and their
+   * workers keep their numbers.
+   */
   async #rows(): Promise<readonly (Row | RemovedRow)[]> {
     return (await this.#core.store.keyValues(ALLOCATOR_BUCKET)).map(({ key, value, version }) => ({
       ...(JSON.parse(value) as Row | RemovedRow),
@@ -154,7 +158,9 @@ export class Allocators {
     return (await this.list()).find((one) => one.name === name);
   }
 
-  /** Changes an allocator; `change` is called again where somebody else has changed it meanwhile. Undefined removes it. */
+  /**
+   * Changes an allocator. `change` is called again if another broker has changed it meanwhile. Undefined removes it.
+   */
   async change(
     name: string,
     change: (found: Allocator | undefined, now: number, next: number) => Pick<Allocator, "spec" | "state"> | undefined,
@@ -205,7 +211,9 @@ export class Allocators {
     return demand.demandOf(this.#core.state, (job) => this.#core.jobs.countersOf(job), elsewhere);
   }
 
-  /** What allocators of its pool do about the waiting tasks of a job; undefined where none waits, or there is no allocator. */
+  /**
+   * What allocators of its pool do about the waiting tasks of a job. Undefined if none waits, or there is no allocator.
+   */
   async explain(id: JobId): Promise<string | undefined> {
     const open = this.#core.state.jobs.get(id);
     const all = this.#core.store.shared ? await this.list() : this.known;
@@ -258,7 +266,7 @@ export class Allocators {
     const parts = await this.parts();
     const { filesOf, plan, rules, watches } = parts;
     const used = Object.entries(watches).filter(([name]) => rows.some(({ spec }) => spec.manager === name));
-    // A broker without the commands takes it where no other does, to say what is missing.
+    // A broker without the commands takes the lease if no other does, to report what is missing.
     const yieldMs = used.some(([, { manager }]) => manager.available()) ? 0 : rules.pollMs * YIELD_POLLS;
     if (!(await this.#lease.take(rules.pollMs * LEASE_POLLS, yieldMs))) {
       for (const watch of Object.values(watches)) watch.interrupt();

@@ -32,10 +32,10 @@ export interface QueueEntry {
 
 /**
  * refused       the request is wrong: asking again gives the same answer
- * full          the queue takes no more jobs for now
- * unreachable   the batch system does not answer
- * missing       its commands are not installed here
- * lost          there was no answer in time: it may have been accepted
+ *   full          the queue takes no more jobs for now
+ *   unreachable   the batch system does not answer
+ *   missing       its commands are not installed here
+ *   lost          there was no answer in time: it may have been accepted
  */
 export type FailureKind = "refused" | "full" | "unreachable" | "missing" | "lost";
 
@@ -66,7 +66,7 @@ export interface BatchManager {
   ask(request: AskRequest): Promise<string>;
   /** The command that `ask` runs, for people. */
   command(request: AskRequest): readonly string[];
-  /** Asks nothing, and tells what the batch system says to the request. Rejects with a BatchError. */
+  /** Requests nothing, and returns the batch system's opinion of the request. Rejects with a BatchError. */
   test(request: AskRequest): Promise<string>;
   /** The jobs of these allocators that the batch system knows, also ended ones. Rejects with a BatchError. */
   list(names: readonly string[]): Promise<readonly QueueEntry[]>;

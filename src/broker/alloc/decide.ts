@@ -1,16 +1,16 @@
 /**
- * What happens to allocations. Pure: the state of an allocator, what the batch system says, which workers have joined and the time come as
- * arguments. The states of an allocation:
+ * The life of allocations. Pure: the state of an allocator, the answers of the batch system, the workers and the time
+ * are arguments. The states of an allocation:
  *
  *   asking    recorded, before the batch system is asked. A broker that ends meanwhile finds the job again by its script
  *   queued    the batch system has it; again after a requeue
- *   running   its worker may join from now on
- *   ended     for whatever reason
+ *   running   its worker may join
+ *   ended     for any reason
  *
- * Failures and troubles are told apart. A failure is the allocator's own: sbatch refuses it, or an allocation ends without use. Then one
- * allocation at a time is asked for, ever more slowly, until one has proven itself; after some failures the allocator is paused, which is
- * the longest wait. A trouble is the batch system's: it does not answer, its queue is full, or it takes the nodes of an allocation away before
- * a worker joins. It delays, and never pauses.
+ * Failures and troubles are distinguished. A failure is the allocator's own: sbatch refuses it, or an allocation ends
+ * without use. Then one allocation at a time is requested, with growing pauses, until one has proven itself; after some
+ * failures the allocator is paused, which is the longest wait. A trouble is the batch system's: it does not answer, its
+ * queue is full, or it takes the nodes of an allocation away before a worker joins. It delays, and never pauses.
  */
 import { shortDuration } from "../../base/format.js";
 import { type Allocation, type Allocator, type AllocatorState, isLive } from "../../model/allocation.js";
@@ -23,9 +23,9 @@ export interface AllocationRules {
   readonly unneededMs: number;
   /** A worker has this long to join, once its allocation runs. */
   readonly joinMs: number;
-  /** An allocation whose worker has lived so long was no failure. */
+  /** An allocation whose worker lived this long is no failure. */
   readonly provenMs: number;
-  /** One whose answer was lost is looked for in the queue for so long. */
+  /** How long an allocation whose answer was lost is looked for in the queue. */
   readonly lostMs: number;
   /** The waits after failures, with each three times as long, and from `pauseAfter` failures on `pausedMs`. */
   readonly failureMs: number;
@@ -155,19 +155,22 @@ export function onAnswer(
 }
 
 interface Observed {
-  /** Jobs of this allocator by the number of their allocation; undefined where the batch system was not asked, or did not answer. */
+  /** Jobs of this allocator by allocation number. Undefined if the batch system was not asked, or did not answer. */
   readonly jobs: ReadonlyMap<number, QueueEntry> | undefined;
-  /** Allocations whose workers are connected, and whether its workers have ended a task; undefined where that is not known. */
+  /** Allocations whose workers are connected, and whether its workers have ended a task; undefined if unknown. */
   readonly workers: ReadonlySet<number>;
   readonly useful: (number: number) => boolean | undefined;
   /** The last line of the output of an allocation's job script. */
   readonly lastLine: (number: number) => string | undefined;
-  /** How long the batch system has been looked at without a break, and has shown this allocation in its state. No clock changes that. */
+  /**
+   * How long the batch system was watched without a break and has shown this allocation in its state. Independent of
+   * clock changes.
+   */
   readonly watchedMs: number;
   readonly stateMs: (one: Allocation) => number;
 }
 
-/** Applies what is seen. Returns the ids of jobs that no live allocation has: they are to be cancelled. */
+/** Applies the observed state. Returns the ids of jobs without a live allocation, which are to be cancelled. */
 export function observe(allocator: Allocator, seen: Observed, rules: AllocationRules, now: number): readonly string[] {
   const jobs = new Map(seen.jobs);
   const strays: QueueEntry[] = [];
@@ -248,7 +251,7 @@ class Change {
       if (stateMs(this.#one) > this.#rules.lostMs) this.#end("its request was lost: it is not in the queue", false);
       return;
     }
-    // Where nobody looked for a while, it may have ended in order.
+    // If it was not watched for a while, it may have ended normally.
     const unseen = watchedMs < this.#rules.pollMs;
     this.#end("the batch system no longer knows it", unseen || joined !== undefined || cancelling === true);
   }

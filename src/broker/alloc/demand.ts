@@ -57,7 +57,8 @@ export function waitingTasks(
   if (!isOpen(open) || signature.full !== undefined) return 0;
   let tasks = job.count - finishedCount(counters) - assigned;
   for (const { first, last } of inBackoff) tasks -= last - first + 1;
-  // Between the end of a task and its commit only this shows that it waits no longer. In a group, tasks wait at other brokers, too.
+  // Between the end of a task and its commit, only this shows that it no longer waits. In a group, tasks also wait at
+  // other brokers.
   const most = shared || mayLease || leasing ? Number.POSITIVE_INFINITY : ready;
   return Math.min(tasks, most, spareRuns(open));
 }
@@ -99,7 +100,7 @@ function tasksAtOnce({ slots, resources }: AllocatorSpec, { needs }: Requirement
   return Number.isFinite(count) ? count : slots;
 }
 
-/** Takes from the demand what so many workers can run at once. Returns whether there was anything for them. */
+/** Takes the work of this many workers from the demand. Returns whether there was any. */
 export function takeWork(demand: readonly Demand[], spec: AllocatorSpec, workers: number): boolean {
   let free = workers;
   for (const one of demand) {

@@ -10,7 +10,7 @@ const isWaiting = ({ state }: Allocation): boolean => state === "asking" || stat
 const waitOf = ({ notBefore = 0 }: AllocatorState, rules: AllocationRules, now: number): number =>
   Math.min(notBefore - now, rules.pausedMs);
 
-/** Why no more allocations may be asked for now, whatever waits; undefined if one may. */
+/** Why no more allocations may be requested now, independent of the demand; undefined if one may. */
 export function whyNoMore({ spec, state }: Allocator, rules: AllocationRules, now: number): string | undefined {
   const { paused, problem, failures, allocations, removing } = state;
   const wait = waitOf(state, rules, now);

@@ -4,10 +4,10 @@ import { type Allocation, type Allocator, isLive } from "../../model/allocation.
 import type { BatchError, BatchManager, QueueEntry } from "./batch-manager.js";
 import { type AllocationRules, answering, trouble } from "./decide.js";
 
-/** The next look waits for so many times the duration of the last one. */
+/** The pause before the next look, as a multiple of the duration of the last one. */
 const COST_FACTOR = 20;
 
-/** How long each live allocation has been seen in its state. By a clock that nobody sets. */
+/** How long each live allocation has been seen in its state, by a clock that is never set. */
 export class StateAges {
   readonly #seen = new Map<string, { readonly state: Allocation["state"]; readonly since: number }>();
 

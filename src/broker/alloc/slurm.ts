@@ -5,9 +5,9 @@ import { userInfo } from "node:os";
 import { delimiter, join } from "node:path";
 import { type AskRequest, BatchError, type BatchManager, type FailureKind, type QueueEntry } from "./batch-manager.js";
 
-/** sbatch sleeps for two minutes where the queue is full. */
+/** sbatch sleeps for two minutes if the queue is full. */
 const COMMAND_TIMEOUT_MS = 20_000;
-/** Variables that change what the commands do: a broker may run in an allocation itself. */
+/** Variables that change the behaviour of the commands: a broker may itself run in an allocation. */
 const HIDDEN = /^(LABORO_|SQUEUE_|SCANCEL_|SLURM_(?!CONF$))/;
 const MAX_OUTPUT = 64 * 1024 * 1024;
 const MAX_MESSAGE = 500;
@@ -83,7 +83,7 @@ export class Slurm implements BatchManager {
     return [
       ...["sbatch", "--parsable", `--cpus-per-task=${slots}`, ...args],
       ...[`--job-name=${jobName(name)}`, `--nodes=${nodes}`, ...(nodes > 1 ? ["--ntasks-per-node=1"] : [])],
-      // In the name of this file, %j and its like stand for numbers.
+      // In the name of this file, %j and similar codes stand for numbers.
       ...[`--time=${Math.ceil(timeLimitMs / 60_000)}`, `--output=${output.replaceAll("%", "%%")}`, script],
     ];
   }
@@ -134,13 +134,13 @@ export class Slurm implements BatchManager {
     if (code === "ENOENT" || code === "EACCES") return new BatchError("missing", `${program} is not installed here`);
     const text = messageOf(said);
     if (program !== "sbatch") {
-      // The state of jobs stays unknown, whatever the cause.
+      // The state of jobs stays unknown, whatever the cause is.
       const silent = killed === true ? `did not answer within ${this.#timeoutMs / 1000} s` : `failed: ${code}`;
       return new BatchError("unreachable", text === "" ? `${program} ${silent}` : text);
     }
     if (killed === true) {
       const kind = classifyMessage(text);
-      // It repeats by itself what it could not submit, so nothing was accepted.
+      // sbatch retries full queues by itself, so nothing was accepted.
       if (kind === "full") return new BatchError(kind, text);
       return new BatchError(
         "lost",

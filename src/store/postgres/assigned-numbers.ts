@@ -1,6 +1,6 @@
 /**
- * Numbers that the database assigns before a batch begins: of jobs, and of the workers that results name. They are committed separately;
- * the number of a refused batch is not used again.
+ * Numbers that the database assigns before a batch begins: of jobs, and of workers in results. They are committed
+ * separately. The number of a refused batch is not used again.
  */
 import { JobId } from "../../model/ids.js";
 import type { Write } from "../../model/store.js";

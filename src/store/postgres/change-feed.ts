@@ -1,6 +1,7 @@
 /**
- * The changes of other brokers are found by polling: rows carry the transaction that last changed them, and changes that one poll could
- * not see yet are found by the next. NOTIFY triggers a poll, once for many changes; its payload are the numbers of removed jobs, and whether limits may have room again.
+ * Finds changes of other brokers by polling: rows contain the transaction that last changed them, and changes invisible
+ * to one poll are found by the next. NOTIFY triggers a poll, one for many changes. Its payload contains the numbers of
+ * removed jobs, and whether limits may have room.
  */
 import { JobId } from "../../model/ids.js";
 import type { Epoch } from "../../model/store.js";
@@ -70,7 +71,7 @@ export class ChangeFeed {
         listener(word === LIMITS ? { limits: true } : { job: JobId(Number(word)) });
       poll();
     };
-    // The client listens again by itself when its connection comes back, and polls for what it missed.
+    // The client listens again when its connection is back, and polls for missed changes.
     const submitted = (): void => listener({ submitted: true });
     Promise.all([
       this.#listenClient.listen(CHANNEL, onNotify, poll),

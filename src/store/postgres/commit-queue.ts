@@ -1,13 +1,14 @@
 /**
- * Batches, one after the other, each a transaction on the connection that writes. States of a batch:
+ * Batches, one after the other, each a transaction on the writing connection. States of a batch:
  *
- *   trying       its statements are sent together; COMMIT is not sent before all of them have answered
+ *   trying       its statements are sent together; COMMIT is sent when all of them have answered
  *   committing   COMMIT is sent
- *   unconfirmed  the connection broke before the answer: the batch is tried again, and finds its own number if it was committed
+ *   unconfirmed  the connection broke before the answer: the batch is tried again, and finds its own number if it was
+ *                committed
  *
- * A batch has a number, which its transaction stores. It is rejected only where it is certain that nothing of it was committed; until
- * that is known it is tried again. The client may send a statement of a broken connection on the next one, outside a transaction:
- * no statement does anything without the setting that its own transaction made (statements.ts).
+ * A batch has a number, which its transaction stores. It is rejected only if it is certain that nothing of it was
+ * committed; until then it is tried again. The client may send a statement of a broken connection on the next one,
+ * outside a transaction. So no statement has an effect without the setting of its own transaction (statements.ts).
  */
 import { LaboroError } from "../../base/errors.js";
 import type { Epoch } from "../../model/store.js";
@@ -31,8 +32,8 @@ const begin = (epoch: Epoch, slowMs: number): string =>
   `BEGIN; SELECT set_config('laboro.epoch', '${epoch}', true), set_config('statement_timeout', '${slowMs}', true)`;
 
 /**
- * $1 the batch's number. A broker that was marked dead writes nothing more. The lock on its row makes a broker that would mark it dead
- * wait for this batch.
+ * $1 the batch's number. A broker that was marked dead writes nothing more. The lock on its row lets a broker that
+ * would mark it dead wait for this batch.
  */
 export const BEGIN_BATCH = `
 WITH alive AS MATERIALIZED (SELECT epoch FROM laboro.broker WHERE epoch = ${OWN_EPOCH} AND NOT dead FOR KEY SHARE),
@@ -45,7 +46,9 @@ SELECT EXISTS (SELECT 1 FROM alive) AS alive,
 const COMMIT = "COMMIT AND CHAIN";
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 1_000;
-/** A statement that takes too long is cancelled and may take longer the next time: a slow server must not be sent the same for ever. */
+/**
+ * A slow statement is cancelled and gets more time at the next try. Otherwise a slow server would never complete it.
+ */
 const MAX_STATEMENT_TIMEOUT_MS = 600_000;
 /** Without an answer for this long after the statement timeout the connection is given up. */
 const NO_REPLY_MS = 3_000;
@@ -55,7 +58,7 @@ export interface TransactionWork<T> {
   readonly noTimeout: boolean;
   /** Before the transaction: numbers that it needs. */
   prepare(client: Client): Promise<void>;
-  /** Sends what it can before it first waits. `separately`: each write in a statement of its own. */
+  /** Sends as much as possible before its first wait. `separately`: each write in its own statement. */
   run(session: Session, separately: boolean): Promise<T>;
 }
 
@@ -203,14 +206,14 @@ class Pipeline implements Session {
   }
 
   send<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
-    // An operation may not know yet that another has failed: what it sends now would get into the next try.
+    // An operation may not know yet that another has failed. Its statements would become part of the next try.
     if (this.#ended) return Promise.reject(new LaboroError("LABORO_INTERNAL", "the batch has been given up"));
     return this.#track(send<Row>(this.#client, statement, values));
   }
 
   /**
-   * Waits for all answers before the connection is used for anything else, and ends its transaction: after a commit the empty one that
-   * was chained to it, which the server's statistics would count as a failure if it were rolled back.
+   * Waits for all answers before the connection is used again, and ends its transaction. After a commit that is the
+   * chained, empty one: rolling it back would count as a failure in the server's statistics.
    */
   async end(committed: boolean): Promise<void> {
     this.#ended = true;

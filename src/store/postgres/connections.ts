@@ -1,6 +1,6 @@
 /**
- * A broker's connections to its PostgreSQL: one that writes, a few that read, one for heartbeats, and one that listens (change-feed.ts). A
- * heartbeat must not wait behind a batch, nor a batch behind a page that is read.
+ * A broker's connections to PostgreSQL: one writer, a few readers, one for heartbeats, and one listener
+ * (change-feed.ts). A heartbeat must not wait for a batch, nor a batch for a page that is read.
  */
 import postgres from "postgres";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
@@ -36,7 +36,7 @@ const CONNECT_S = 5;
 const PAUSE_MS = 100;
 const DEFAULT_RETRY_FOR_MS = 2_000;
 const DEFAULT_READERS = 3;
-/** The readers, the writer and its successor, heartbeats, and one that listens. */
+/** The readers, the writer and its successor, heartbeats, and the listener. */
 export const CONNECTIONS_PER_BROKER = DEFAULT_READERS + 4;
 const DEFAULT_STATEMENT_TIMEOUT_MS = 12_000;
 
@@ -48,8 +48,8 @@ const SESSION_SETTINGS = {
 };
 
 /**
- * For the writer. Its statements use an index whatever the values are (plans.test.ts), so one generic plan serves every batch. Sequential
- * scans are off: in a new database they would be planned because the tables are small, and stay in the plan when they grow.
+ * For the writer. Its statements use an index for any values (plans.test.ts), so one generic plan serves every batch.
+ * Sequential scans are off: a new database would plan them for its small tables and keep these plans when they grow.
  */
 const WRITER_SETTINGS = { ...SESSION_SETTINGS, plan_cache_mode: "force_generic_plan", enable_seqscan: "off" };
 
@@ -89,7 +89,7 @@ export class Connections {
     return this.#closed;
   }
 
-  /** A client of its own, for the caller to end; without settings it has those that the server gives it. */
+  /** A client that the caller ends. Without settings it has the server's defaults. */
   client(max: number, settings: Readonly<Record<string, string | number>> = SESSION_SETTINGS): Client {
     try {
       return postgres(this.#url, {
@@ -110,7 +110,7 @@ export class Connections {
     }
   }
 
-  /** The connection that writes. It is one: what is sent on it keeps its order. */
+  /** The only connection that writes, so statements keep their order. */
   get writer(): Client {
     return this.#writer;
   }
@@ -163,7 +163,9 @@ export class Connections {
   }
 }
 
-/** Without an answer in time the connection is closed, which rejects the statement; the next try has a new connection. */
+/**
+ * Without an answer in time the connection is closed, which rejects the statement. The next try has a new connection.
+ */
 async function withTimeout<T>(ms: number, answering: Promise<T>, cutOff: () => void): Promise<T> {
   const timer = setTimeout(cutOff, ms);
   try {
@@ -191,7 +193,7 @@ function withoutPassword(url: string): string {
   }
 }
 
-// What went wrong between a broker and its PostgreSQL, as coded errors. The codes of the server are those of
+// Failures of PostgreSQL as coded errors. The server's codes are listed in
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 
 /** Temporary: nothing was changed, and a retry may succeed. */
@@ -221,7 +223,7 @@ const CORRUPT = new Set(["XX001", "XX002"]);
 const UNIQUE = "23505";
 const SERVER_SHUTDOWN = new Set(["57P01", "57P02", "57P03", "57P05", "25P03"]);
 
-/** `opening`: nothing was written yet, so a refusal by the server is LABORO_DATA_UNUSABLE, which a person has to fix. */
+/** `opening`: nothing was written yet, so a refusal of the server is LABORO_DATA_UNUSABLE, which a person must fix. */
 export function storeFailure(cause: unknown, displayUrl: string, opening = false): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const code = errnoOf(cause) ?? "";
@@ -236,7 +238,10 @@ export function storeFailure(cause: unknown, displayUrl: string, opening = false
   return new LaboroError("LABORO_STORE_FAILED", text, { cause });
 }
 
-/** A statement of a batch outside its transaction, on a connection that had one before: the setting is there, and empty. */
+/**
+ * A statement of a batch outside its transaction, on a connection with an earlier transaction: the setting exists and
+ * is empty.
+ */
 const isOutsideTransaction = (cause: unknown): boolean =>
   errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
 

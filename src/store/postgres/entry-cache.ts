@@ -1,5 +1,5 @@
 /**
- * Entries of tasks, in the chunks in which they are stored. Claims need a job's entries in order, so the chunks used last are cached: a
+ * A cache of entries, in their stored chunks. Claims need a job's entries in order, so with the recent chunks cached, a
  * chunk is read once and not for each of its thousand tasks. Entries never change.
  */
 import type { JobId } from "../../model/ids.js";

@@ -1,7 +1,8 @@
 /**
- * Brokers that share the database. Each has a row with a lease that its heartbeat renews, by the database's clock. Another broker marks
- * a broker dead whose lease has ended: that transaction releases its waiting tasks, and refuses its later writes. The claims of its
- * workers stay under its epoch until the workers join another broker, or until one takes the claims over.
+ * Brokers that share the database. Each has a row with a lease, which its heartbeat renews by the database's clock.
+ * When a lease has ended, another broker marks the broker dead: that transaction releases its waiting tasks, and its
+ * later writes are refused. The claims of its workers stay under its epoch until the workers join another broker, or a
+ * broker takes the claims over.
  */
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
@@ -187,7 +188,7 @@ const ownTransaction = <T>(run: (session: Session) => Promise<T>): TransactionWo
   run,
 });
 
-/** Releases the waiting tasks of these brokers. Jobs of which the last tasks were cancelled end with it. */
+/** Releases the waiting tasks of these brokers. Jobs whose last tasks were cancelled end. */
 async function releaseWaiting(session: Session, epochs: string, now: number): Promise<void> {
   const [, freed] = await Promise.all([
     session.send(LOCK_JOBS_OF, [epochs]),
@@ -199,7 +200,7 @@ async function releaseWaiting(session: Session, epochs: string, now: number): Pr
 
 // A broker joins the group: it migrates the schema, gets its epoch and reads the open state.
 
-/** $1 milliseconds. Changes by transactions from `seen` on may be missing in what is read next. */
+/** $1 milliseconds. Reads may miss changes by transactions from `seen` on. */
 const INSERT_BROKER = `
 INSERT INTO laboro.broker (info, lease_ends_at) VALUES ('{}', clock_timestamp() + $1::float8 * interval '1 millisecond')
 RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen, (SELECT s.identity FROM laboro.store s) AS store`;

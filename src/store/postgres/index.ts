@@ -42,11 +42,14 @@ import { WriteBatch } from "./write-batch.js";
 
 export interface PostgresOptions extends ConnectionOptions {
   /**
-   * The epoch of this broker's former process, where it has certainly ended: this broker takes its task ranges over at once. Without
-   * it they wait until the lease of that epoch ends.
+   * The epoch of this broker's former process, if that has certainly ended: its task ranges are taken over at once.
+   * Otherwise they wait until the lease of that epoch ends.
    */
   readonly formerEpoch?: Epoch;
-  /** This broker's identity in its heartbeats. `formerEpoch` counts only where that epoch has the same one: the database may have been re-created. */
+  /**
+   * This broker's identity in its heartbeats. `formerEpoch` is used only if that epoch has the same identity: the
+   * database may have been re-created.
+   */
   readonly identity?: string;
   /** The length of a broker's lease before its first heartbeat. */
   readonly firstLeaseMs?: number;
@@ -234,8 +237,8 @@ function concernsOthers(result: WriteResult): boolean {
   }
 }
 
-// About how many bytes the store uses: bytes of entries and output are counted as they are written, rows by the server's statistics.
-// Not the sizes of the files: these do not shrink when something is removed; the free space in them is used again.
+// The approximate size of the store: bytes of entries and output are counted as they are written, rows by the server's
+// statistics. File sizes are not used: files do not shrink when rows are removed, their free space is used again.
 
 /** A row with its share of the indexes, in bytes. */
 const ROW_BYTES = {

@@ -22,7 +22,7 @@ export const OPEN_JOBS = `SELECT ${FIELDS} FROM ${JOBS}, ${SUMS} WHERE s.ended_a
 /** $1 jobs. */
 export const JOBS_BY_ID = `SELECT ${FIELDS} FROM ${JOBS}, ${SUMS} WHERE j.id = ANY($1::bigint[])`;
 
-/** Newest first: the jobs are chosen before anything is summed, and LIMIT makes the planner look up the state of each. */
+/** Newest first. Jobs are chosen before anything is summed, and LIMIT makes the planner look up the state of each. */
 export function pageOfJobs(conditions: readonly Condition[]): string {
   const chosen = conditions.map(({ sql }, i) => sql.replace("?", `$${i + 3}`));
   const where = ["id < $1::bigint", ...chosen].join(" AND ");
@@ -77,7 +77,7 @@ export function jobFrom(row: JobRow): Job {
 
 const jobEndNumber = (end: JobEnd): number => ENDS.indexOf(end);
 
-/** The conditions that a filter on jobs stands for, with their values. */
+/** The conditions of a filter on jobs, with their values. */
 export interface Condition {
   /** With a question mark for the value. */
   readonly sql: string;
@@ -86,7 +86,7 @@ export interface Condition {
   readonly ofState: boolean;
 }
 
-/** Each list is for a query of its own: together they find what the filter asks for, and nothing twice. */
+/** Each list is for its own query. Together they find everything that matches, and nothing twice. */
 export function conditionsOf(filter: JobFilter): Condition[][] {
   const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
   const conditions: Condition[] = [];
@@ -109,7 +109,9 @@ export function conditionsOf(filter: JobFilter): Condition[][] {
 
 type States = NonNullable<JobFilter["states"]>;
 
-/** They have indexes of their own, which serve only conditions in their very words. So have jobs that did not succeed. */
+/**
+ * Open jobs have their own indexes, which serve only literally the same conditions. So have jobs that did not succeed.
+ */
 const OPEN = ["ended_at IS NULL AND not_before IS NULL", "ended_at IS NULL AND not_before IS NOT NULL"];
 
 const isOnlyOpen = (states: States): boolean => states.length > 0 && states.every((state) => state === "open");
@@ -123,7 +125,7 @@ function stateCondition(states: States): Condition {
 
 const MAX_PATTERN_LENGTH = 10_000;
 
-/** In LIKE a percent sign stands for any text, an underscore for any character. */
+/** In LIKE a percent sign matches any text, an underscore any character. */
 function pattern(name: string): string {
   if (name.length > MAX_PATTERN_LENGTH) {
     throw badInput(`a pattern for names of ${name.length} characters: at most ${MAX_PATTERN_LENGTH}`);
@@ -139,13 +141,13 @@ const KEEP = "CASE s.ended_state WHEN 0 THEN s.keep_ms ELSE s.keep_failed_ms END
 const NO_KEY = `NOT EXISTS (
   SELECT 1 FROM laboro.job j WHERE j.id = s.job AND j.has_key AND s.ended_at + coalesce(j.key_for_ms, 0) > $1::float8 LIMIT 1)`;
 
-/** $1 now, $2 at most so many. */
+/** $1 now, $2 limit. */
 export const OWN_KEEP_OVER = `
 SELECT s.job AS id FROM laboro.job_state s
 WHERE s.ended_at IS NOT NULL AND s.keep_failed_ms IS NOT NULL AND s.ended_at + ${KEEP} <= $1::float8 AND ${NO_KEY}
 ORDER BY s.ended_at + ${KEEP} LIMIT $2::int`;
 
-/** Of jobs without a time of their own. $1 now, $2 at most so many, $3 the state, $4 how long these are kept. */
+/** For jobs without their own time. $1 now, $2 limit, $3 the state, $4 how long these are kept. */
 export const KEEP_OVER = `
 SELECT s.job AS id FROM laboro.job_state s
 WHERE s.ended_at IS NOT NULL AND s.ended_state = $3::smallint AND s.ended_at <= $1::float8 - $4::float8 AND ${KEEP} IS NULL AND ${NO_KEY}

@@ -1,7 +1,8 @@
 /**
- * What named limits and the `maxRunning` of jobs leave for leases. Task ranges carry the limits that they count against (`limit_names`, see
- * `limitKeys`) while a broker owns them: in the hands of a worker or leased. So whatever happens to a broker or a worker, a task counts as
- * long as it may run. Brokers that lease for the same limit take turns: its row is locked (write-batch.ts), for `maxRunning` the row of the job.
+ * The use of named limits and of `maxRunning`, which bounds leases. Task ranges contain the limits that they count
+ * against (`limit_names`, see `limitKeys`) while a broker owns them, whether leased or claimed. So a task counts as
+ * long as it may run, whatever happens to a broker or worker. Brokers that lease for the same limit take turns: its row
+ * is locked (write-batch.ts), for `maxRunning` the row of the job.
  */
 import { LIMIT_BUCKET, type LimitRule, type LimitUse, limitKeys, roomLeft } from "../../model/limit.js";
 import type { LeaseLimit } from "../../model/store.js";
@@ -14,7 +15,7 @@ const RULES = `
 SELECT a.name, k.value::jsonb AS rule, (k.value::jsonb #>> '{rate,intervalMs}')::float8 AS interval_ms
 FROM unnest($1::text[]) AS a (name) LEFT JOIN laboro.key_value k ON k.bucket = '${LIMIT_BUCKET}' AND k.key = a.name`;
 
-/** $1 limits. Starts of the future are those of a clock that was set back by more than the interval. */
+/** $1 limits. Starts in the future come from a clock that was set back by more than the interval. */
 export const LIMIT_USE = `
 WITH rules AS MATERIALIZED (${RULES}),
 clock AS MATERIALIZED (SELECT ${NOW} AS now),

@@ -10,7 +10,7 @@ import { booleanArray, ConcatenatedBytes, numberArray, numberColumns, textColumn
 export const RESULT_COLUMNS =
   "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, cpu_ms, peak_memory, output, value";
 
-/** `w` is the position of the write that brings it. The rare ones are left out where no result has any of them. */
+/** `w` is the position of the write. Rare columns are left out if no result has any of them. */
 const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_bytes", "code"];
 const RARE = "signal timed_out error cpu_ms peak_memory output_start output_length value_start value_length".split(" ");
 const TYPES =
@@ -83,7 +83,10 @@ const conditionFor = (state: TaskEnd | undefined): string => {
   return number === 0 ? "AND r.state = 0" : `AND r.state <> 0 AND r.state = ${number}`;
 };
 
-/** $1 job, $2 from, $3 limit, $4 the worker's name or null, $5 whether with small output, $6 with values up to this size. */
+/**
+ * $1 job, $2 from, $3 limit, $4 the worker's name or null, $5 whether with small output, $6 with values up to this
+ * size.
+ */
 export const pageOfResults = (state?: TaskEnd): string => `
 SELECT ${RESULT_FIELDS}, CASE WHEN $5::boolean THEN r.output END AS output,
   CASE WHEN octet_length(r.value) <= $6::int THEN r.value END AS value FROM laboro.result r LEFT JOIN laboro.worker w ON w.id = r.worker

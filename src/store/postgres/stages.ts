@@ -1,8 +1,7 @@
 /**
- * A batch divided into stages. Within a stage the writes of one kind are one statement, and the kinds go in the order in which `Stage` lists
- * them. A write joins the last stage if that changes nothing about what it means; otherwise it begins the next.
- *
- * Most batches of a busy broker are one stage: results of some claims, tasks that go back, new claims.
+ * Divides a batch into stages. Within a stage all writes of one kind are one statement, and the kinds are in the order
+ * of `Stage`. A write joins the last stage if that does not change its meaning; otherwise it begins a new one. Most
+ * batches of a busy broker are one stage: results of some claims, returned tasks, new claims.
  */
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { type Counters, finishedCount, jobEnd } from "../../model/job.js";
@@ -11,8 +10,8 @@ import type { Session } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
 
 /**
- * The progress of a job after each write of a stage. The database gives a job's counters after the whole stage; what later writes of
- * the stage added is subtracted for the earlier ones.
+ * The progress of a job after each write of a stage. The database returns a job's counters after the whole stage; for
+ * earlier writes, the additions of later ones are subtracted.
  */
 export interface Totals extends Counters {
   readonly job: JobId;
@@ -39,7 +38,7 @@ export class StageProgress {
     return new Set(this.#writes.map(({ job }) => job));
   }
 
-  /** By the place of the write; none where its job is not there. */
+  /** By the position of the write; absent if its job does not exist. */
   progress(totals: readonly Totals[]): Map<number, Progress> {
     const known = new Map(totals.map((one) => [one.job, one]));
     const counters = new Map<JobId, Counters>(known);
@@ -146,7 +145,7 @@ class StageBuilder implements Stage {
       }
       case "claim": {
         const { from, rangeId, first } = write;
-        // An earlier lease of this stage may be what gives `from` to this broker.
+        // `from` may be granted to this broker by an earlier lease of this stage.
         if (this.leases.length > 0 || this.#claimed.has(from) || this.#isNew(rangeId)) return false;
         // Only consecutive claims can be combined into one cut.
         return (this.#takenFrom.get(from) ?? first) === first;
@@ -213,5 +212,8 @@ export interface BatchContext {
   mayRemove: number;
 }
 
-/** Writes combined into one statement gave another result than they would one by one: the batch is rolled back and done one by one. */
+/**
+ * Combined writes gave another result than single ones would: the batch is rolled back and its writes are executed one
+ * by one.
+ */
 export class MustRunSeparately extends Error {}

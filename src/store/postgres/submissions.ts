@@ -1,4 +1,7 @@
-/** Jobs that transactions of applications have submitted by laboro.submit. Each is taken by one broker, which makes the job. */
+/**
+ * Jobs that transactions of applications have submitted by laboro.submit. One broker takes each of them and creates the
+ * job.
+ */
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Submissions, TransactionSubmission } from "../../model/store-group.js";
@@ -7,7 +10,7 @@ import { numberArray } from "./statements.js";
 
 /** $1 one of them, or null for any. */
 const WAITING_SUBMISSION = "SELECT id FROM laboro.submission WHERE $1::bigint IS NULL OR id = $1::bigint LIMIT 1";
-/** $1 at most so many, $2 without these. Those that another broker has in hand are skipped. */
+/** $1 limit, $2 except these. Submissions that another broker is taking are skipped. */
 const TAKE_SUBMISSIONS =
   "SELECT id, task, to_json(inputs) AS inputs, options FROM laboro.submission WHERE id <> ALL($2::bigint[]) ORDER BY id LIMIT $1::int FOR UPDATE SKIP LOCKED";
 const DELETE_SUBMISSIONS = "DELETE FROM laboro.submission WHERE id = ANY($1::bigint[])";

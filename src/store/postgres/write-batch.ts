@@ -86,7 +86,7 @@ function copied(write: Write): Write {
   return write.op === "replace" ? { ...write, earlierAttempts: withOwnBytes(write.earlierAttempts) } : write;
 }
 
-/** Their statements depend on what the one before found. */
+/** Their statements depend on earlier answers. */
 const AWAITED: ReadonlySet<Write["op"]> = new Set(["edit", "rerun", "release", "schedule", "promote"]);
 
 async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
@@ -147,14 +147,14 @@ function runSingle(
   }
 }
 
-// The rows that a batch locks before it changes anything, always in this order: limits by name, jobs by number, task ranges by id,
-// schedules by name. So two batches that need the same rows wait for each other without a deadlock.
+// The rows that a batch locks before it changes anything, always in this order: limits by name, jobs by number, task
+// ranges by id, schedules by name. So two batches that need the same rows wait for each other without a deadlock.
 //
-// The lock of a job's row keeps out exactly what must not happen meanwhile:
+// The lock of a job's row excludes exactly the conflicting changes:
 //   results, tasks that return    KEY SHARE       cancels, edits, reruns, removals; any number of brokers may hold it
 //   leases, holds, releases       NO KEY UPDATE   also leases, holds and releases by other brokers
 //   cancels, edits, reruns, …     UPDATE          everything
-// A batch locks all of its jobs with the strongest of these that it needs.
+// A batch locks each of its jobs with the strongest lock that it needs.
 
 const STRENGTHS = ["KEY SHARE", "NO KEY UPDATE", "UPDATE"] as const;
 

@@ -1,8 +1,9 @@
 /**
- * Acknowledged commits that are missing because a file was damaged, mostly SQLite's log. SQLite goes on from the last commit that it can
- * read and reports nothing. laboro goes on from there too: the rest cannot be restored, and a broker that refuses to start helps nobody.
- * But it reports what is missing, and keeps the damaged log in `damaged/TIME/`. The report is part of `status` and `doctor` until that folder
- * is removed. Output of missing jobs is set aside as any that the store does not know (`setAsideUnknownOutput`).
+ * Detects acknowledged commits that are missing because a file was damaged, mostly SQLite's log. SQLite continues from
+ * the last commit that it can read and reports nothing. laboro continues too, because the rest cannot be restored. But
+ * it reports what is missing, and keeps the damaged log in `damaged/TIME/`. `status` and `doctor` show the report until
+ * that folder is removed. Output of missing jobs is set aside like any that the store does not know
+ * (`setAsideUnknownOutput`).
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
@@ -13,9 +14,10 @@ import { pluralize } from "../../base/format.js";
 import type { StoredCounts } from "./database.js";
 
 /**
- * A note of the last commit, in a file beside the database. SQLite cannot know that commits are missing from its log; the database counts
- * its commits, and the note says how many there have to be. It is written after each commit and before that is acknowledged, without a
- * sync. A kill of the process keeps it exact. After a power cut it may be older than the database, never newer: no false alarm.
+ * A record of the last commit, in a file beside the database. SQLite cannot know that commits are missing from its log;
+ * the database counts its commits, and the file says how many there must be. It is written after each commit, before
+ * that is acknowledged, without a sync. It is exact after a kill of the process. After a power cut it may be older than
+ * the database, never newer: there is no false alarm.
  */
 export interface LastCommit {
   /** How many commits this store has had. */
@@ -28,10 +30,10 @@ export interface LastCommit {
 }
 
 const FILE = "last-commit";
-/** With the record's header less than a sector of a disk, which is written whole or not at all. */
+/** Together with the record's header smaller than a disk sector, which is written whole or not at all. */
 const LENGTH = 200;
 
-/** Undefined where there is no note. */
+/** Undefined if there is no such file. */
 function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
   const path = join(dir, FILE);
   if (!fs.existsSync(path)) return undefined;
@@ -39,7 +41,7 @@ function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
   try {
     let found: LastCommit | "damaged" = "damaged";
     const record = (_at: number, payload: Buffer): boolean => {
-      // The checksum is right, so this is what was written.
+      // The checksum is right, so the content is intact.
       found = JSON.parse(payload.toString()) as LastCommit;
       return false;
     };
@@ -68,7 +70,7 @@ export class LastCommitNote {
     try {
       writeFully(this.#fd, encode(last), 0);
     } catch {
-      // The commit stands. The note is older than the database, as after a power cut.
+      // The commit is valid. The file is older than the database, as after a power cut.
     }
   }
 
@@ -82,7 +84,7 @@ const encode = (last: LastCommit): Buffer => encodeRecords([Buffer.from(JSON.str
 export interface Damage {
   /** What happened and what is missing. */
   readonly text: string;
-  /** What was acknowledged last, where that is known. */
+  /** The last acknowledged commit, if known. */
   readonly last?: LastCommit;
 }
 

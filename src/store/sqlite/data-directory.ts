@@ -1,4 +1,6 @@
-/** The data directory: created if missing, its user's alone, not on a network filesystem, and locked by this process. */
+/**
+ * The data directory: created if missing, private to its user, not on a network filesystem, and locked by this process.
+ */
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";
 import { LaboroError } from "../../base/errors.js";

@@ -7,8 +7,8 @@ import { migrate, refuseNewer } from "./migrations.js";
 export type Database = DatabaseSyncInstance;
 export type Statement = StatementSyncInstance;
 
-// Exclusive locking comes first: then the index of the log is in memory and no shared-memory file is needed.
-// The log may grow to 16 MiB between checkpoints, each of which costs two more fsyncs.
+// Exclusive locking comes first: then the index of the log is in memory and no shared-memory file is needed. The log
+// may grow to 16 MiB between checkpoints, each of which costs two more fsyncs.
 const SETTINGS = `
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
@@ -37,9 +37,9 @@ export function openDatabase(path: string): Database {
 }
 
 /**
- * SQLite would create the database with the mode of the umask. Its log gets the mode of the database. Returns whether it is new. A new
- * one is synced once, before there is a log: SQLite would sync four times, for a journal of nothing. Closing the file later would drop
- * SQLite's lock on it.
+ * Creates the database file, because SQLite would use the mode of the umask. Its log gets the same mode. Returns
+ * whether it is new. A new one is synced once, before there is a log: SQLite would sync four times, for an empty
+ * journal. Closing the file later would release SQLite's lock on it.
  */
 function createPrivateFile(path: string): boolean {
   const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
@@ -56,8 +56,8 @@ function createPrivateFile(path: string): boolean {
   }
 }
 
-// Checks a database before it is opened for writing. SQLite merges the log into the file when it closes, and treats an empty file as a
-// new one; a file that is damaged, or newer than this program, must not be changed.
+// Checks a database before it is opened for writing. SQLite merges the log into the file when it closes, and treats an
+// empty file as a new one. A file that is damaged, or newer than this program, must not be changed.
 
 /** A full check reads every page; above this size it would hold up the opening for seconds. */
 const MAX_FULL_CHECK_BYTES = 64 * 1024 * 1024;
@@ -126,7 +126,8 @@ type ReadColumn = (column: string, from: string) => unknown[];
 function readOnly<T>(path: string, work: (read: ReadColumn) => T): T {
   const db = new DatabaseSync(path, { readOnly: true });
   try {
-    // Values are read by a function and not by a prepared statement, which would keep the file locked until it is collected.
+    // Values are read by a function, not by a prepared statement, which would keep the file locked until it is
+    // collected.
     let values: unknown[] = [];
     db.function("report", (value: unknown) => {
       values.push(value);

@@ -25,7 +25,7 @@ import { prepareClaimedRange, prepareInsertTaskRange, TASK_RANGE_COLUMNS } from 
 /** Above the epoch of commits that are missing: workers may still refer to it. */
 const NEXT_EPOCH = "UPDATE broker SET epoch = max(epoch, ?) + 1 RETURNING epoch, commits";
 const COUNT_COMMIT = "UPDATE broker SET commits = ?";
-/** The lock says that no other broker is there, so whatever another left behind is this one's. */
+/** The lock proves that no other broker is there, so task ranges of others become this one's. */
 const OWN_ALL = `UPDATE task_range SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}`;
 
 const PAGES_USED = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
@@ -133,7 +133,7 @@ export class Engine {
 
   commit(writes: readonly WriteRow[], now: number): WriteResultRow[] {
     if (this.#epoch === 0) throw new LaboroError("LABORO_INTERNAL", "the store has not been opened");
-    // Bytes before the rows that refer to them: a crash in between leaves bytes that nobody asks for.
+    // Bytes before the rows that refer to them: a crash in between leaves unused bytes.
     let written = false;
     for (const write of writes) {
       if (write.op !== "output" || write.chunks.length === 0) continue;

@@ -14,7 +14,7 @@ const ERRNO: Readonly<Record<number, string>> = { 23: "ENFILE", 24: "EMFILE", 28
 
 const UNUSABLE = new Set(["EACCES", "EPERM", "EROFS", "EISDIR", "ENOTDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"]);
 
-/** The coded error for whatever SQLite or the file system threw. */
+/** The coded error for a failure of SQLite or the file system. */
 export function storeFailure(cause: unknown, path: string): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);

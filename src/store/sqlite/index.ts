@@ -54,8 +54,8 @@ export function openSqliteStore(options: SqliteOptions): Store {
 }
 
 /**
- * States: new; open, with the directory locked and the thread running; closed. The end of the thread closes its open files, so the
- * directory is released only after it.
+ * States: new; open, with the directory locked and the thread running; closed. The end of the thread closes its files,
+ * so the directory is released only after it.
  */
 class SqliteStore implements Store {
   readonly shared = false;
@@ -211,7 +211,7 @@ function submitted(write: Write | undefined, row: SubmittedRow, now: number): Wr
 // A job's spec as stored: one MessagePack value, which may hold bytes where JSON could not.
 
 function encodeSpec(spec: JobSpec): Uint8Array {
-  // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
+  // A copy, because pack() returns a view of a shared buffer, which a clone would contain as a whole.
   return new Uint8Array(pack(spec));
 }
 

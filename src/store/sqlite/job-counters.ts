@@ -1,6 +1,6 @@
 /**
- * The counters of jobs during a batch. A batch settles the same few jobs thousands of times, so a job's counters are read at
- * the first of these and written once, before the commit.
+ * The counters of jobs during a batch. A batch settles the same few jobs thousands of times, so a job's counters are
+ * read once and written once, before the commit.
  */
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type JobEnd, jobEnd } from "../../model/job.js";
@@ -111,7 +111,7 @@ export class JobCounters {
     if (row !== undefined) this.#writeRow(job, row, now);
   }
 
-  /** For the next batch, whatever became of this one. */
+  /** For the next batch, whether this one succeeded or not. */
   clear(): void {
     this.#rows.clear();
     this.#endedInBatch.length = 0;

@@ -30,7 +30,7 @@ export class JobTable {
   readonly #last: Statement;
   readonly #db: Database;
   readonly #one: Statement;
-  /** By their conditions, of which there are a few. */
+  /** By conditions; there are few different ones. */
   readonly #pages = new Map<string, Statement>();
   readonly #open: Statement;
   readonly #entries: Statement;
@@ -106,13 +106,13 @@ export class JobTable {
   }
 }
 
-/** The conditions that a filter on jobs stands for, with their values. */
+/** The conditions of a filter on jobs, with their values. */
 export interface Condition {
   readonly sql: string;
   readonly value?: string | number;
 }
 
-/** Each list is for a query of its own: together they find what the filter asks for, and nothing twice. */
+/** Each list is for its own query. Together they find everything that matches, and nothing twice. */
 export function conditionsOf(filter: JobFilter): Condition[][] {
   const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
   const conditions: Condition[] = [];
@@ -149,7 +149,7 @@ function stateCondition(states: States): Condition {
 /** SQLite refuses patterns of more than 50,000 bytes. */
 const MAX_PATTERN_LENGTH = 10_000;
 
-/** In GLOB a question mark and a bracket mean something too; in brackets they stand for themselves. */
+/** In GLOB a question mark and a bracket are special; inside brackets they are literal. */
 function glob(pattern: string): string {
   if (pattern.length > MAX_PATTERN_LENGTH) {
     throw badInput(`a pattern for names of ${pattern.length} characters: at most ${MAX_PATTERN_LENGTH}`);

@@ -9,7 +9,7 @@ import type { LimitStart } from "../../model/limit.js";
 import type { ClaimedRange, EntryChunk, Epoch, Progress, TaskRange, Write, WriteResult } from "../../model/store.js";
 import type { ScheduleRow } from "../schedule-rows.js";
 
-/** A submission; what the thread need not read is encoded already. */
+/** A submission. Parts that the thread need not read are encoded already. */
 export interface SubmitRow {
   readonly op: "submit";
   readonly id?: JobId;
@@ -124,5 +124,5 @@ export interface TaskAttempt {
 export type ThreadReply =
   | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: { readonly code: ErrorCode; readonly message: string } }
-  /** Not a reply: a message for the operator, with a code where it is an error. */
+  /** Not a reply: a message for the operator, with a code if it is an error. */
   | { readonly log: string; readonly code?: ErrorCode };

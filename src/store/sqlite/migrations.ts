@@ -1,6 +1,7 @@
 /**
- * The schema's history: migration n brings a file from version n - 1 to n, `user_version` says where a file stands. Each
- * runs in one transaction with the change of its number, so a broker that dies in one finds the former version whole.
+ * The schema's history: migration n brings a file from version n - 1 to n; `user_version` is the version of a file.
+ * Each runs in one transaction with the change of the number, so a broker that dies during one leaves the former
+ * version intact.
  */
 import { LaboroError } from "../../base/errors.js";
 import type { Database } from "./database.js";

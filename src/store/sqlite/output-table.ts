@@ -1,6 +1,7 @@
 /**
- * Where the output of ended attempts is: in the row of the result where it is small, otherwise in segments. The segments know this of the
- * other attempts: the transaction that records the end of an attempt moves its reference from them to this table.
+ * Where the output of ended attempts is: in the row of the result if it is small, otherwise in segments. The segments
+ * have the references of other attempts: the transaction that records the end of an attempt moves its reference to this
+ * table.
  */
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskResult } from "../../model/outcome.js";
@@ -31,7 +32,7 @@ export class OutputTable {
   readonly #latest: Statement;
   /** Saved in this batch; the segments release them once it is durable. */
   readonly #savedInBatch: TaskAttempt[] = [];
-  /** Removed in this batch; their segments go once it is durable. */
+  /** Removed in this batch. Their segments are removed when it is durable. */
   readonly #removed: JobId[] = [];
 
   constructor(db: Database, segments: OutputSegments) {
@@ -42,13 +43,13 @@ export class OutputTable {
     this.#latest = db.prepare(LATEST);
   }
 
-  /** Saves where the output of these ended attempts is. */
+  /** Saves the references of the output of these ended attempts. */
   saveReferences(job: JobId, results: readonly TaskResult[]): void {
     for (const { index, attempt, outputBytes } of results)
       if (outputBytes > 0) this.#saveReference(job, index, attempt);
   }
 
-  /** At a job's end: what is left are attempts that never ended, because their worker was lost. */
+  /** At a job's end: the rest are attempts that never ended, because their worker was lost. */
   saveUnended(job: JobId): void {
     for (const { index, attempt } of this.#segments.unreleased(job)) this.#saveReference(job, index, attempt);
   }
@@ -89,8 +90,8 @@ export class OutputTable {
   }
 
   /**
-   * After `recover`: attempts that the task ranges know nothing of come from a store that was newer than this one, which was restored
-   * from a copy. Their numbers will be given again, so their output must not count. Files are known by their digests.
+   * After `recover`: attempts beyond those of the task ranges come from a newer state of this store, which was restored
+   * from a copy. Their numbers will be used again, so their output must not count. Files are known by their digests.
    */
   voidUnknown(job: JobId, cursor: number, taskRanges: readonly TaskRangeRow[]): void {
     const ranges = taskRanges.toSorted((a, b) => a.first - b.first);

@@ -1,10 +1,10 @@
 /**
- * A batch on its way to the thread. Claims and results come in tens of thousands a second, and cloning an object for
- * each would cost the event loop more than handing them out does: their fields go as numbers in one transferred array,
- * their texts as positions in a list without repetition. Bytes of output are joined into one buffer, in the order of the writes. Other
- * writes are few and are cloned as they are.
+ * A batch on its way to the thread. Tens of thousands of claims and results come per second, and cloning an object for
+ * each would cost the event loop more than assigning them. So their fields are numbers in one transferred array, their
+ * texts positions in a list without duplicates. Bytes of output are joined into one buffer, in the order of the writes.
+ * Other writes are few and are cloned.
  *
- * The numbers begin with one code a write; behind the code of a claim, settle or output stand its fields.
+ * The numbers begin with one code per write; the code of a claim, settle or output is followed by its fields.
  */
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
@@ -296,7 +296,7 @@ const LOST = 1;
 const PROGRESS = 2;
 const OPS: readonly Frequent["op"][] = ["claim", "settle", "replace"];
 const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
-/** A code is the op's position + 1, times this, plus LOST and PROGRESS where they apply. */
+/** A code is the op's position + 1, times this, plus LOST and PROGRESS if they apply. */
 const OP = 4;
 const MAX_FIELDS = 5;
 

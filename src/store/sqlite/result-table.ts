@@ -16,8 +16,8 @@ export interface StateQuery {
 export const ANY_STATE: StateQuery = { table: "result", condition: "true" };
 
 /**
- * Results that are no success have a partial index, which serves only a query with the condition of the index. It is named, because
- * without statistics SQLite would use the primary key.
+ * Results without success have a partial index, which serves only a query with the condition of the index. The query
+ * names it, because without statistics SQLite would use the primary key.
  */
 export const stateQuery = (state: TaskEnd): StateQuery =>
   state === "succeeded"

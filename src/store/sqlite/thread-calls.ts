@@ -1,6 +1,6 @@
 /**
- * The broker's end of the database's thread: calls out, replies in. Every call gets its reply; where the thread dies, every
- * waiting call and every later one is refused with LABORO_STORE_FAILED.
+ * The broker's end of the database's thread: calls out, replies in. Every call gets its reply. If the thread dies, all
+ * waiting and later calls are refused with LABORO_STORE_FAILED.
  */
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";

@@ -102,9 +102,10 @@ function answer({ call, args }: ThreadRequest): unknown {
   return undefined;
 }
 
-// Extends SQLite's log before the space is needed. A commit that makes the log longer has to store the new length too, which doubles
-// the time of its fsync; a commit that overwrites existing bytes does not. So when the thread is idle, the log is extended piece by
-// piece to the size that it reaches between two checkpoints. SQLite ignores what follows its last frame: the checksums do not match.
+// Extends SQLite's log before the space is needed. A commit that makes the log longer must also store the new length,
+// which doubles the time of its fsync; a commit that overwrites existing bytes need not. So while the thread is idle,
+// the log is extended piece by piece to the size that it reaches between two checkpoints. SQLite ignores everything
+// after its last frame, because the checksums do not match.
 
 /** 4,096 pages with their frame headers, and a little more. */
 const TARGET_BYTES = 17 * 1024 * 1024;
@@ -112,7 +113,10 @@ const PIECE = 1024 * 1024;
 /** On a disk with less free space than this the log is not extended. */
 const MIN_FREE_DISK = 1024 * 1024 * 1024;
 
-/** Extends the log by one piece; false once it is long enough. Called in the thread that writes the log, so the two never overlap. */
+/**
+ * Extends the log by one piece; false when it is long enough. Called in the thread that writes the log, so the two
+ * never overlap.
+ */
 function extendWal(path: string): boolean {
   const log = `${path}-wal`;
   let fd: number;

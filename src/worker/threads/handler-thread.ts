@@ -31,7 +31,7 @@ function threadHost(): Host {
     send: (message) => {
       parentPort?.postMessage(message);
       if (message.type !== "log" && message.type !== "progress") return;
-      // Blocks the thread, and not the worker, where the worker cannot follow.
+      // Blocks the thread, not the worker, if the worker is too slow.
       let count = Atomics.add(unreadCount, 0, 1) + 1;
       while (count >= MAX_UNREAD) {
         Atomics.wait(unreadCount, 0, count);

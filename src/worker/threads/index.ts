@@ -1,7 +1,7 @@
 /**
- * A module with handlers, in threads; with a memory limit in processes, because V8 ends a whole process whose heap is full. Each does one
- * call at a time. A handler that is busy stops no heartbeat, one that never ends is ended with its thread, and a crash fails its own call
- * alone; the next call gets another thread.
+ * A module with handlers, in threads; with a memory limit in processes, because V8 ends a whole process whose heap is
+ * full. Each does one call at a time. A busy handler stops no heartbeat, one that never ends is ended with its thread,
+ * and a crash fails only its own call; the next call gets another thread.
  */
 
 import { badInput, LaboroError } from "../../base/errors.js";
@@ -31,7 +31,7 @@ export type FromThread =
   | { readonly type: "reply"; readonly id: number; readonly body: Uint8Array; readonly error?: ErrorDetails }
   | { readonly type: "progress"; readonly id: number; readonly value: string }
   | { readonly type: "log"; readonly id: number; readonly line: string }
-  /** Of a process: nobody catches what was thrown. The error of a thread comes with its end. */
+  /** Of a process: nothing caught the error. The error of a thread comes with its end. */
   | { readonly type: "crash"; readonly error: ErrorDetails }
   | {
       readonly type: "results";
@@ -48,7 +48,7 @@ export interface HostEvents {
   readonly onExit: (why: Error) => void;
 }
 
-/** Bytes in a buffer of their own. A message copies the whole buffer behind a view: a frame with a hundred bodies, for example. */
+/** Copied bytes. A message copies the whole buffer behind a view, for example a frame with a hundred bodies. */
 export const ownBytes = (bytes: Uint8Array): Uint8Array =>
   bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
 
@@ -57,8 +57,8 @@ export interface ThreadOptions {
   /** How many threads, so how many calls at a time; as many as the worker has slots if absent. */
   readonly threads?: number;
   /**
-   * Processes instead of threads, each with a heap of so many MiB. A handler that needs more fails its task alone. Buffers are not
-   * counted.
+   * Processes instead of threads, each with a heap of this many MiB. A handler that needs more fails only its own task.
+   * Buffers are not counted.
    */
   readonly memoryMb?: number;
   /** How long the module may take to load; 30 s if absent. */
@@ -91,7 +91,7 @@ class HandlerThread {
       loaded = resolve;
       failed = reject;
     });
-    // Where it matters, whoever waits for it handles it.
+    // Callers that await it handle the error.
     this.services.catch(() => {});
     this.#host = start({
       onMessage: (message) => {
@@ -178,11 +178,11 @@ class HandlerThread {
 export interface HandlerModule {
   readonly handlers: ReadonlyMap<string, CallHandler>;
   grow(count: number): void;
-  /** Threads have so long to run their exit handlers. */
+  /** Threads have this long to run their exit handlers. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Loads the module in a first thread. Rejects with what the module throws. */
+/** Loads the module in a first thread. Rejects with the error that the module throws. */
 export async function openModule(
   module: URL,
   options: ThreadOptions & { readonly slots: number; readonly guardian: Guardian },

@@ -202,8 +202,9 @@ CREATE INDEX schedule_changed ON laboro.schedule (changed_xid);
 `;
 
 /**
- * Functions by which an application submits jobs in a transaction of its own. They check their input, take a number and store a row; at the
- * commit a broker is notified, makes the job and deletes the row. The application's role needs no right on any table.
+ * Functions with which an application submits jobs in its own transaction. They check their input, take a number and
+ * store a row. At the commit a broker is notified, creates the job and deletes the row. The application's role needs no
+ * right on any table.
  */
 const submissionTable = `
 -- Submitted by transactions of applications, and not yet made a job.

@@ -16,7 +16,9 @@ import {
   validText,
 } from "../statements.js";
 
-/** $1 job, $2 ranges, $3 reason, $4 whether to leave out what workers have. The job's row is locked against every other change. */
+/**
+ * $1 job, $2 ranges, $3 reason, $4 whether to skip claimed tasks. The job's row is locked against every other change.
+ */
 export const CANCEL = `
 WITH claimed AS MATERIALIZED (
   SELECT coalesce(range_agg(int4range(first, last + 1)), '{}') AS tasks
@@ -118,9 +120,9 @@ export async function remove(batch: BatchContext, { at, write }: IndexedWrite<"r
 // The counters of jobs after a stage, and the end of jobs without open tasks.
 
 /**
- * Two brokers that record the last tasks of a job at the same time do not see each other's results. So a broker without task ranges of
- * the job locks its row before it sums: the second broker sees what the first did. LIMIT makes the planner look up each job: an anti-join
- * would read all task ranges of this broker. $1 jobs.
+ * Two brokers that record the last tasks of a job at the same time do not see each other's results. So a broker without
+ * task ranges of the job locks its row before it sums: the second broker sees the results of the first. LIMIT makes the
+ * planner look up each job; an anti-join would read all task ranges of this broker. $1 jobs.
  */
 export const LOCK_ENDING_JOBS = `
 SELECT j.id FROM laboro.job j JOIN laboro.job_state s ON s.job = j.id

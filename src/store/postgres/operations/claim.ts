@@ -99,7 +99,7 @@ const columnsOf = (cuts: readonly Cut[]): string[] => [
 
 const reaches = (taskRange: Range, cut: Range): boolean => taskRange.first <= cut.first && taskRange.last >= cut.last;
 
-/** True also where the cut reaches beyond the task range: then the claim is lost, which is no error. */
+/** True also if the cut reaches beyond the task range. Then the claim is lost, which is no error. */
 const isAtAnEnd = (taskRange: Range, cut: Cut): boolean => {
   if (cut.several) return taskRange.first === cut.first && taskRange.last >= cut.last;
   return !reaches(taskRange, cut) || taskRange.first === cut.first || taskRange.last === cut.last;
@@ -121,7 +121,7 @@ WITH theirs AS MATERIALIZED (
   SELECT id FROM laboro.task_range WHERE worker = $1::text AND epoch <> ${OWN_EPOCH} ORDER BY id FOR UPDATE)
 UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
 
-/** Read afterwards: it includes what the former owner recorded while this statement waited for it. */
+/** Read afterwards: it includes results that the former owner recorded while this statement waited. */
 export const HELD = `
 SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.worker = $1::text AND p.epoch = ${OWN_EPOCH}`;
 

@@ -1,4 +1,6 @@
-/** Changes of a job, more tasks for it, and the end of its delay. The job's row is locked against every other change. */
+/**
+ * Changes of a job, more tasks for it, and the end of its delay. The job's row is locked against every other change.
+ */
 import type { JobId } from "../../../model/ids.js";
 import { type Job, jobEnd } from "../../../model/job.js";
 import { editRefusal } from "../../../model/store.js";
@@ -70,7 +72,7 @@ async function change({ session, entries }: BatchContext, write: WriteOf<"edit">
     const lists = [...places, chunks.map(({ last }) => before + last), bytes.starts, bytes.lengths];
     sent.push(session.send(INSERT_ENTRIES, [bytes.bytes, ...lists.map(numberArray)]));
     sent.push(session.send(ADD_BYTES, [job, bytes.bytes.length]));
-    // What is cached of the job may end where these begin.
+    // The cached entries of the job may end where these begin.
     entries.delete(job);
   }
   await Promise.all(sent);
@@ -83,7 +85,7 @@ const firstOf = (relative: boolean): string =>
   `(SELECT not_before FROM laboro.job_state WHERE ${DELAYED} AND relative = ${relative} ORDER BY not_before LIMIT 1)`;
 export const NEXT_DELAYED = `SELECT ${firstOf(false)} AS clock, ${firstOf(true)} AS steady`;
 
-/** $1 whether relative, $2 the time, $3 at most so many. */
+/** $1 whether relative, $2 the time, $3 limit. */
 export const PROMOTE = `
 WITH due AS MATERIALIZED (
   SELECT job FROM laboro.job_state WHERE ${DELAYED} AND relative = $1::boolean AND not_before <= $2::float8 AND ${OWN_EPOCH} > 0

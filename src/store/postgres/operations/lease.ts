@@ -1,4 +1,7 @@
-/** Tasks granted to this broker: released ones in task order, then tasks from a job's cursor on. Task ranges released again. */
+/**
+ * Tasks granted to this broker: released ones in task order, then tasks from a job's cursor. Also releases of task
+ * ranges.
+ */
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { limitKeys } from "../../../model/limit.js";
 import { sizeOf } from "../../../model/ranges.js";
@@ -19,9 +22,9 @@ import {
 } from "../statements.js";
 
 /**
- * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; where any are `limited`, $5 their limits. The rows of the jobs are locked (write-batch.ts), so
- * that their cursors do not change; task ranges that another transaction has locked are skipped. A broker that has not heard of a new
- * `maxRunning` is refused.
+ * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; if any are `limited`, $5
+ * their limits. The rows of the jobs are locked (write-batch.ts), so that their cursors do not change. Task ranges
+ * locked by another transaction are skipped. A broker that does not know of a new `maxRunning` is refused.
  */
 export const leaseStatement = (limited: boolean): string => `
 WITH asked AS MATERIALIZED (
@@ -145,7 +148,7 @@ export interface ReleasedRange {
   readonly cancelled: number;
 }
 
-/** Gives the jobs of which cancelled tasks left. */
+/** The result names the job if cancelled tasks were removed from the range. */
 export async function release(
   batch: BatchContext,
   stageProgress: StageProgress,

@@ -11,7 +11,10 @@ export const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 /** Larger rows would cost a reader of a few bytes more. */
 const MAX_ROW_BYTES = 64 * 1024;
 
-/** $1 the bytes, concatenated; $2 to $8 the task, offset and position of each chunk; $9 jobs that are submitted in the same batch. */
+/**
+ * $1 the bytes, concatenated; $2 to $8 the task, offset and position of each chunk; $9 jobs submitted in the same
+ * batch.
+ */
 export const APPEND = `
 WITH given AS MATERIALIZED (
   SELECT c.*, c.start_offset + c.length AS until, max(c.start_offset + c.length) OVER (
@@ -64,7 +67,7 @@ function pieces(chunk: OutputChunk): OutputChunk[] {
 
 // Reading an attempt's output, a bounded page at a time: pieces in order of offset, neighbours of one stream joined.
 
-/** $1 job, $2 task, $3 the attempt, or null for the latest with any: `output` is in its result's row where it is small. */
+/** $1 job, $2 task, $3 the attempt, or null for the latest with output. Small `output` is in the row of the result. */
 export const FIND_OUTPUT = `
 SELECT attempt, output FROM (
   (SELECT attempt, NULL::bytea AS output FROM laboro.output
@@ -85,8 +88,8 @@ WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset 
 ORDER BY start_offset LIMIT $5::int`;
 
 /**
- * $1 jobs, $2 tasks, $3 attempts. 0 for an attempt that has ended: it has a result, or its job ended while it ran, and may have been
- * reopened since.
+ * $1 jobs, $2 tasks, $3 attempts. 0 for an attempt that has ended: it has a result, or its job ended while it ran and
+ * may have been reopened since.
  */
 export const OUTPUT_ENDS = `
 SELECT coalesce((
@@ -97,7 +100,7 @@ SELECT coalesce((
   ORDER BY o.start_offset DESC LIMIT 1), 0) AS "end"
 FROM unnest($1::bigint[], $2::int[], $3::int[]) WITH ORDINALITY AS a (job, idx, attempt, n) ORDER BY a.n`;
 
-/** Rows asked for at a time: a few where they are large. */
+/** Rows per query; fewer if they are large. */
 const MIN_ROWS = 4;
 const MAX_ROWS = 2_000;
 /** A page ends after reading this much, however little of it was asked for. */

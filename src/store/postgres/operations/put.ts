@@ -3,7 +3,7 @@
 import type { BatchContext, IndexedWrite } from "../stages.js";
 import { OWN_EPOCH, validText } from "../statements.js";
 
-/** Brokers that change the same key wait for each other, also where it has no row yet that could be locked. */
+/** Brokers that change the same key wait for each other, even if there is no row to lock yet. */
 const LOCK_KEY = `SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(10) || $2::text, 5429))`;
 
 /** $1 bucket, $2 key, $3 value or null, $4 the version that is expected or null, $5 now. */

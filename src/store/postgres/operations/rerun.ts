@@ -1,7 +1,7 @@
 /**
- * Finished tasks wait again. Tasks in a task range are left out. Of the others, results with one of the ends asked for become earlier
- * attempts; tasks among the cancels without a result never ran. Each statement depends on the result of the one before, so this
- * operation alone waits for its own answers. The job's row is locked throughout.
+ * Ended tasks wait again. Tasks in a task range are skipped. For the others, results with one of the requested ends
+ * become earlier attempts; cancelled tasks without a result never ran. Each statement depends on the result of the one
+ * before, so only this operation waits for its own answers. The job's row is locked throughout.
  */
 import type { JobId } from "../../../model/ids.js";
 import {
@@ -126,7 +126,7 @@ async function neverRan(batch: BatchContext, job: JobId, candidates: Ranges, can
   return cancelled.flatMap((range) => difference(range, recorded));
 }
 
-/** Divides tasks without a result by the last attempt of which anything is stored: an attempt number is not used twice. */
+/** Divides tasks without a result by their last stored attempt, because an attempt number is not used twice. */
 async function byLastAttempt(batch: BatchContext, job: JobId, ranges: Ranges): Promise<AttemptRun[]> {
   if (ranges.length === 0) return [];
   const rows = await batch.session.send<{ index: number; attempt: number }>(

@@ -89,7 +89,10 @@ function parameters(changes: readonly ScheduleChange[]): (string | Uint8Array)[]
   ];
 }
 
-/** The submissions together, then the cancels. Numbers are taken now: a broker that came too late must not use any up. */
+/**
+ * The submissions together, then the cancels. Numbers are taken only now, so that a broker that comes too late uses
+ * none.
+ */
 async function runWrites(batch: BatchContext, writes: readonly RunWrite[]): Promise<readonly WriteResult[]> {
   const writeResults: (WriteResult | undefined)[] = writes.map(() => undefined);
   const submits: IndexedWrite<"submit">[] = [];
@@ -117,15 +120,15 @@ async function runWrites(batch: BatchContext, writes: readonly RunWrite[]): Prom
 const CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::float8";
 const SELECT = `SELECT name, revision, next_at AS "nextAt", spec, state, last_job AS "lastJob", former_job AS "formerJob" FROM laboro.schedule`;
 const ONE = `${SELECT} WHERE name = $1::text`;
-/** $1 at most so many. The clock is read once: compared with a function, the index would not be used. */
+/** $1 limit. The clock is read once: compared with a function, the index would not be used. */
 export const DUE_SCHEDULES = `${SELECT} WHERE next_at <= (SELECT ${CLOCK}) ORDER BY next_at, name LIMIT $1::int`;
-/** $1 after this name, $2 at most so many. */
+/** $1 after this name, $2 limit. */
 const PAGE = `${SELECT} WHERE name > $1::text ORDER BY name LIMIT $2::int`;
 export const EARLIEST_SCHEDULE = `
 SELECT ${CLOCK} AS now, (SELECT min(next_at) FROM laboro.schedule WHERE next_at IS NOT NULL) AS earliest`;
 
 export async function readSchedules(reader: Session, query: ScheduleQuery): Promise<SchedulePage> {
-  // First the rows: what is due by the clock that is returned may be more than was read, never less.
+  // Rows first: by the clock that is returned, more may be due than was read, never less.
   const rows = await rowsOf(reader, query);
   const [clock] = await reader.send<{ now: number; earliest: number | null }>(EARLIEST_SCHEDULE);
   const { now = Date.now(), earliest = null } = clock ?? {};

@@ -1,4 +1,7 @@
-/** Results of tasks, and task ranges that are replaced by what is left of them. The results of a batch go in one statement, whatever task ranges and jobs they belong to. */
+/**
+ * Results of tasks, and replacements of task ranges. All results of a batch are one statement, for any number of task
+ * ranges and jobs.
+ */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import { stateNumber } from "../../result-rows.js";
@@ -18,8 +21,8 @@ import {
 const CANCELLED = stateNumber("cancelled");
 
 /**
- * $1 task ranges and $2 their jobs, one per write; $3 the task ranges that are empty now; from $4 on the results. Lists are looked up by
- * position and not joined: the planner does not know their length, and would join two lists that it takes for short pair by pair.
+ * $1 task ranges and $2 their jobs, one per write; $3 the task ranges that are now empty; from $4 the results. Lists
+ * are looked up by position, not joined: the planner does not know their length and would join two lists pair by pair.
  */
 export const settleStatement = (rare: boolean): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
@@ -109,7 +112,10 @@ function sumsOf(writes: readonly IndexedWrite<"settle">[]): Map<JobId, Counters>
 
 // Replaces a task range by others: tasks that wait again, tasks that stay with the worker.
 
-/** $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; from $4 to $14 the replacements; from $15 on results of earlier attempts. */
+/**
+ * $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; $4 to $14 the replacements; from $15 results of earlier
+ * attempts.
+ */
 const REPLACEMENTS = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[], $14::float8[])
   AS q (w, id, first, last, attempt, failures, crashes, not_before, avoid, worker, wait_ms)`;
 
@@ -122,7 +128,7 @@ saved AS (
   ON CONFLICT DO NOTHING
   RETURNING job, octet_length(output) AS bytes),`;
 
-/** The replacements keep the limits of what they replace, whatever this broker knows of the job. */
+/** Replacements keep the limits of the replaced range, whatever this broker knows of the job. */
 export const replaceStatement = (ends: "none" | "plain" | "rare"): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
 gone AS (DELETE FROM laboro.task_range p WHERE p.id = ANY($1::bigint[]) AND ${owned("p")} RETURNING p.id),

@@ -21,7 +21,10 @@ import {
 } from "../statements.js";
 import { CANCEL, totalsOf } from "./cancel.js";
 
-/** A job that has ended keeps its key until its time is over and another job asks for it. $1 keys, $2 now. In one order at every broker. */
+/**
+ * An ended job keeps its key until its time is over and another job requests it. $1 keys, $2 now. In the same order at
+ * every broker.
+ */
 export const FREE_KEYS = `
 UPDATE laboro.job SET has_key = false WHERE id IN (
   SELECT j.id FROM laboro.job j JOIN laboro.job_state s ON s.job = j.id
@@ -69,7 +72,9 @@ async function takeKey(
   return { job, progress: ended ? { counters, ended: jobEnd(counters) } : { counters } };
 }
 
-/** $1 now; $2 the specs, concatenated; $3 to $22 the jobs. A job with a key or an idempotency key that another has is not made. */
+/**
+ * $1 now; $2 the specs, concatenated; $3 to $22 the jobs. A job whose key or idempotency key is taken is not created.
+ */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],

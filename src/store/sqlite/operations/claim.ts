@@ -1,4 +1,7 @@
-/** The SQL of a claim: a worker gets a task range, or one end of it. Also `adopt`: a worker's claims change their broker. */
+/**
+ * The SQL of a claim: a worker gets a task range, or one end of it. Also `adopt`: a worker's claims change their
+ * broker.
+ */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
@@ -69,7 +72,7 @@ export function prepareAdopt(db: Database): Operation<"adopt"> {
   };
 }
 
-// The recent starts of each limit with a rate. They are stored so that a restart of the broker does not exceed the rate.
+// The recent starts of each limit with a rate, stored so that a restart of the broker does not exceed the rate.
 
 const RULE = `SELECT value FROM key_value WHERE bucket = '${LIMIT_BUCKET}' AND key = ?`;
 const ADD = `INSERT INTO limit_start (name, at, count) VALUES (?, ?, ?)

@@ -78,8 +78,8 @@ const CUT = "UPDATE task_range SET first = ?, last = ? WHERE id = ?";
 const REMOVE = "DELETE FROM task_range WHERE id = ?";
 
 /**
- * Removes cancelled tasks from the ends of a released task range. Cancelled tasks between others stay, for the broker that leases the
- * range. Returns how many were removed.
+ * Removes cancelled tasks from the ends of a released task range. Cancelled tasks between others stay, for the broker
+ * that leases the range. Returns the number of removed tasks.
  */
 export function prepareTrim(
   db: Database,

@@ -1,6 +1,6 @@
 /**
- * Finished tasks wait again. Tasks in a task range are left out. Of the others, results with one of the ends asked for move to
- * `earlier_attempt`; tasks among the cancels without a result never ran.
+ * Ended tasks wait again. Tasks in a task range are skipped. For the others, results with one of the requested ends
+ * move to `earlier_attempt`; cancelled tasks without a result never ran.
  */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
@@ -107,7 +107,7 @@ const sum = (a: Counters, b: Counters): Counters => ({
   cancelled: a.cancelled + b.cancelled,
 });
 
-/** Divides tasks without a result by the last attempt of which anything is stored: an attempt number is not used twice. */
+/** Divides tasks without a result by their last stored attempt, because an attempt number is not used twice. */
 function prepareByLastAttempt(db: Database, output: OutputTable): (job: JobId, ranges: Ranges) => AttemptRun[] {
   const lastAttempts = db.prepare(LAST_ATTEMPTS);
   return (job, ranges) => {

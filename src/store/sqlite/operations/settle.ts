@@ -1,4 +1,4 @@
-/** Results of tasks, and task ranges that are replaced by what is left of them. */
+/** Results of tasks, and replacements of task ranges. */
 import type { TaskResult } from "../../../model/outcome.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
 import type { Database } from "../database.js";
@@ -31,7 +31,7 @@ export function prepareSettle(
   };
 }
 
-/** After an acknowledged cancel a task ends cancelled, also where its broker does not know of it yet. */
+/** After an acknowledged cancel a task ends as cancelled, even if its broker does not know of the cancel yet. */
 const asCancelled = (end: TaskResult, cancels: Ranges): TaskResult =>
   contains(cancels, end.index) ? { ...end, state: "cancelled" } : end;
 
