@@ -208,7 +208,10 @@ async function runOf(
   }
 }
 
-/** The open ones of the last two runs, the newer first. A run may have found a job that has its key: that is not the schedule's own. */
+/**
+ * The open ones of the last two runs, the newer first. A run may have found a job that has its key: that is not the
+ * schedule's own.
+ */
 async function openJobs({ store }: Core, { name, lastJob, formerJob }: Schedule): Promise<readonly Job[]> {
   const ids = [lastJob, formerJob].filter((id): id is JobId => id !== undefined);
   const jobs = await Promise.all(ids.map((id) => store.job(id)));

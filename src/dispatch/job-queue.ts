@@ -236,10 +236,10 @@ export function releaseLimited(state: State, out: Decisions, job: JobState): voi
   else if (job.pending.size > 0) releasePending(out, job);
 }
 
-// Jobs of equal priority share slots. Each job carries the sum of the slots it was given, and the smallest sum goes first: the
-// order of deficit round robin without its rounds. A job that begins to wait has no claim to the slots of the time before, so it
-// begins at the level of the job served last by a worker that could have served it. Levels are kept per signature, because the
-// sums of jobs that never share a worker cannot be compared.
+// Jobs of equal priority share slots. Each job carries the sum of the slots it was given, and the smallest sum goes
+// first: the order of deficit round robin without its rounds. A job that begins to wait has no claim to the slots of
+// the time before, so it begins at the level of the job served last by a worker that could have served it. Levels are
+// kept per signature, because the sums of jobs that never share a worker cannot be compared.
 
 /** The job begins to wait: level with those that it will compete with. */
 function raiseToShareLevel(job: JobState): void {
@@ -268,8 +268,8 @@ export function refund(job: JobState, count: number): void {
 }
 
 /**
- * A signature has its first worker. What waits for it has had nothing while that worker served others, and would have the
- * worker to itself until it caught up.
+ * A signature has its first worker. What waits for it has had nothing while that worker served others, and would have
+ * the worker to itself until it caught up.
  */
 export function copyShareLevels(signature: Signature, worker: WorkerState): void {
   for (const [priority, share] of worker.shareLevels) {

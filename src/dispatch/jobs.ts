@@ -41,8 +41,8 @@ export const signatureOfJob = (state: State, job: Demands): Signature =>
 const MAX_RECENT_ENDS = 10_000;
 
 /**
- * Restores the state from the store. Workers that hold tasks have the grace period, from now, to come back. `ends` says how jobs
- * ended that others wait for: the broker may have died before it applied these ends.
+ * Restores the state from the store. Workers that hold tasks have the grace period, from now, to come back. `ends` says
+ * how jobs ended that others wait for: the broker may have died before it applied these ends.
  */
 export function onOpened(
   state: State,
@@ -148,7 +148,9 @@ function countPriority(state: State, priority: number, more: number): void {
   else state.priorities.delete(priority);
 }
 
-/** A delayed job that waits for other jobs as well is known here meanwhile. Once tasks were granted, its time has come. */
+/**
+ * A delayed job that waits for other jobs as well is known here meanwhile. Once tasks were granted, its time has come.
+ */
 export const waitsInDispatch = ({ notBefore, after, cursor }: Job): boolean =>
   notBefore !== undefined && after.length > 0 && cursor === 0;
 
@@ -207,8 +209,8 @@ const isStalled = (job: JobState): boolean =>
   [...job.pending].every((range) => releasedOf(job.each, range).length === 0);
 
 /**
- * Drops claims of tasks that wait in the store: their worker has moved to another broker, which released them. The message about it has not
- * arrived here yet.
+ * Drops claims of tasks that wait in the store: their worker has moved to another broker, which released them. The
+ * message about it has not arrived here yet.
  */
 function dropMovedClaims(state: State, out: Decisions, job: JobState, { first, last }: TaskRange): void {
   for (const claim of [...job.claims]) {

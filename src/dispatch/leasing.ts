@@ -1,6 +1,6 @@
 /**
- * How many tasks a broker leases from a store that it shares. Leased tasks wait for this broker's workers alone, so it leases what
- * they will soon use and no more; otherwise workers of other brokers would be idle meanwhile:
+ * How many tasks a broker leases from a store that it shares. Leased tasks wait for this broker's workers alone, so it
+ * leases what they will soon use and no more; otherwise workers of other brokers would be idle meanwhile:
  *
  * - of a job with short tasks, half a second of work for the workers here, before its queue is empty;
  * - of any other job, and of one of which no task has ended yet, as many as fit into the free slots now. Without free slots the
@@ -13,8 +13,8 @@
  *   the limit at all brokers. So tasks with a limit that wait for tasks of another job are released at once, and their job leases again when
  *   some of those have ended.
  *
- * Jobs that need a lease get one in their order, as long as the leases that are under way leave room. So many small jobs are leased in
- * one batch, and of large ones one at a time.
+ * Jobs that need a lease get one in their order, as long as the leases that are under way leave room. So many small
+ * jobs are leased in one batch, and of large ones one at a time.
  */
 import type { Job } from "../model/job.js";
 import { countOf } from "../model/ranges.js";

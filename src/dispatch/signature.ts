@@ -1,8 +1,9 @@
 /**
- * The index of which worker can take which work. Work is grouped by signature; each signature keeps the workers that could ever take it and,
- * least recently used on top, those that can take one more now. A pick costs O(log workers); nothing walks the list of workers except the
- * first piece of work with a new signature. A change to a worker updates those of its signatures that have waiting work or had some lately.
- * The others are dormant: the next read of one updates all of its workers, after at least as many changes that did not update it.
+ * The index of which worker can take which work. Work is grouped by signature; each signature keeps the workers that
+ * could ever take it and, least recently used on top, those that can take one more now. A pick costs O(log workers);
+ * nothing walks the list of workers except the first piece of work with a new signature. A change to a worker updates
+ * those of its signatures that have waiting work or had some lately. The others are dormant: the next read of one
+ * updates all of its workers, after at least as many changes that did not update it.
  */
 import { ALL, neededOf, type Requirement, type Resources, type TaskKind } from "../model/recipe.js";
 import { copyShareLevels, mergeShareLevels } from "./job-queue.js";

@@ -56,8 +56,8 @@ export class TaskFailed extends LaboroError {
 }
 
 /**
- * Characters of a name, message, stack or code, and how many causes are kept. All of them together fit into a value of a result, also where
- * JSON writes each character as six bytes.
+ * Characters of a name, message, stack or code, and how many causes are kept. All of them together fit into a value of
+ * a result, also where JSON writes each character as six bytes.
  */
 const MAX_TEXT = 16_384;
 const MAX_CAUSE_TEXT = 2_048;

@@ -197,8 +197,8 @@ export type Write =
    */
   | { readonly op: "promote"; readonly clock: number; readonly steady: number; readonly max: number }
   /**
-   * Delete an ended job and everything that belongs to it. An open job stays unchanged. A large job takes several writes: each deletes some of
-   * its results, in task order, and the last the job itself.
+   * Delete an ended job and everything that belongs to it. An open job stays unchanged. A large job takes several
+   * writes: each deletes some of its results, in task order, and the last the job itself.
    */
   | { readonly op: "remove"; readonly job: JobId }
   /**

@@ -1,4 +1,7 @@
-/** What long-running verbs share: a log, signals, and the state that systemd shows. Not in interrupt.ts: pino would take a part of every start. */
+/**
+ * What long-running verbs share: a log, signals, and the state that systemd shows. Not in interrupt.ts: pino would take
+ * a part of every start.
+ */
 import { execFile } from "node:child_process";
 import { pino } from "pino";
 import type { Log } from "../../base/log.js";

@@ -84,12 +84,18 @@ const REQUEST_NUMBERS: Readonly<Partial<Record<Sender, number>>> = {
   brokerToClient: TO_CLIENT.RESPONSE.number,
 };
 
-/** Messages with values that a caller of the SDK gave, or with texts of any origin. All others hold what laboro itself made. */
+/**
+ * Messages with values that a caller of the SDK gave, or with texts of any origin. All others hold what laboro itself
+ * made.
+ */
 const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
   ...(["JOIN", "SERVICES", "REPLY"] as const),
   ...(["HELLO", "REQUEST", "OPERATION", "RESULT", "CONFIG"] as const),
 ]);
-/** Messages with values of a submission, which were read when it came. Only so many of them that they make a large message are too many. */
+/**
+ * Messages with values of a submission, which were read when it came. Only so many of them that they make a large
+ * message are too many.
+ */
 const WITH_SUBMITTED_VALUES: ReadonlySet<LinkMessage["type"]> = new Set(["RECIPE", "TASKS"]);
 const UNCHECKED_BYTES = ROWS_LIMIT;
 

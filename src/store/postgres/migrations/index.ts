@@ -1,6 +1,7 @@
 /**
- * The schema's history: migration n brings a database from version n - 1 to n. Each is one transaction with the change of the number.
- * Brokers that start at the same time take turns by an advisory lock; one that is older than the schema is refused.
+ * The schema's history: migration n brings a database from version n - 1 to n. Each is one transaction with the change
+ * of the number. Brokers that start at the same time take turns by an advisory lock; one that is older than the schema
+ * is refused.
  */
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
@@ -18,7 +19,9 @@ export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction, su
 
 /** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
-/** Not by to_regclass: its cache may be older than the broker that made the table while this one waited for the lock. */
+/**
+ * Not by to_regclass: its cache may be older than the broker that made the table while this one waited for the lock.
+ */
 const HAS_VERSION_TABLE =
   "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'schema_version') AS there";
 const VERSION = "SELECT number FROM laboro.schema_version";

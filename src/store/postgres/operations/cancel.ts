@@ -1,7 +1,7 @@
 /**
- * Changes of a whole job: cancel, hold, remove; and its end with its last task. If a cancel covers all tasks that no broker has leased yet,
- * the cursor moves to the end of the job. Cancelled tasks at the start or end of a released task range are cut off at once; those in its
- * middle when it is leased.
+ * Changes of a whole job: cancel, hold, remove; and its end with its last task. If a cancel covers all tasks that no
+ * broker has leased yet, the cursor moves to the end of the job. Cancelled tasks at the start or end of a released task
+ * range are cut off at once; those in its middle when it is leased.
  */
 import type { JobId } from "../../../model/ids.js";
 import type { BatchContext, IndexedWrite, StageProgress, Totals } from "../stages.js";
@@ -80,8 +80,8 @@ const TABLES = [
 ] as const;
 
 /**
- * Deletes an ended job with all its rows, or the first of them where there are many. It has no task ranges: every task of it is recorded.
- * $1 job, $2 how many results at most.
+ * Deletes an ended job with all its rows, or the first of them where there are many. It has no task ranges: every task
+ * of it is recorded. $1 job, $2 how many results at most.
  */
 export const REMOVE = `
 WITH ended AS MATERIALIZED (SELECT job FROM laboro.job_state WHERE job = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0),
