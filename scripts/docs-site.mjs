@@ -73,8 +73,9 @@ const app = await Application.bootstrap({
   searchInComments: true,
   searchInDocuments: true,
   skipErrorChecking: true,
-  disableGit: true,
-  sourceLinkTemplate: `${REPOSITORY}/blob/main/{path}#L{line}`,
+  disableSources: true,
+  excludeExternals: true,
+  navigation: { includeGroups: true },
   highlightLanguages: "bash console css html ini javascript json sql toml tsx typescript yaml".split(" "),
   requiredToBeDocumented: "Class Function Interface Method TypeAlias Variable Property Accessor".split(" "),
   validation: { invalidLink: true, notDocumented: false, notExported: false },
@@ -126,9 +127,6 @@ function undocumentedIn(documented) {
   const kinds = app.options.getValue("requiredToBeDocumented").reduce((all, name) => all | ReflectionKind[name], 0);
   return documented
     .getReflectionsByKind(kinds)
-    .filter(
-      (one) => !one.flags.isExternal && !one.sources?.some(({ fullFileName }) => fullFileName.includes("node_modules")),
-    )
     .filter((one) => !one.getFullName().includes("__type"))
     .filter((one) => ![one, ...(one.getNonIndexSignatures?.() ?? [])].some((part) => part.hasComment()))
     .map((one) => one.getFullName());
