@@ -63,6 +63,11 @@ const word = (example: string) =>
     throw unexpectedValue(what, `one word such as ${example}`, given);
   });
 
+const sshHost = s.mapped(word("login1"), (given, what) => {
+  if (/^[\w@.:[\]-]+$/.test(given) && !given.startsWith("-")) return given;
+  throw unexpectedValue(what, "a host as ssh takes it, such as login1", given);
+});
+
 const directory = s.mapped(s.text(500), (given, what) => {
   if (given.startsWith("/") && !/[\0\r\n|]/.test(given)) return given;
   throw unexpectedValue(what, "an absolute path such as /home/ann/laboro", given);
@@ -84,6 +89,9 @@ export const allocatorInput = s.object({
   pool: s.withDefault(word("night"), DEFAULT_POOL),
   tags: s.withDefault(s.list(word("big"), 100), []),
   before: s.optional(s.described(s.text(10_000), "shell lines of the job script before the worker starts")),
+  forward: s.optional(
+    s.described(sshHost, "each node reaches the broker through ssh to this host; where nodes cannot connect to it"),
+  ),
   dir: s.optional(s.described(directory, "for job scripts and their output: the nodes must see it under this path")),
   args: s.withDefault(s.described(managerArgs, "options of sbatch, such as --partition=short"), []),
 });

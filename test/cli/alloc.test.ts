@@ -43,7 +43,7 @@ describe("laboro alloc", () => {
     const { add, run, slurm, client } = await openSite();
     expect(await run("alloc")).toContain("there are no allocators; laboro alloc add slurm NAME");
     expect(await run(...add, "--tag", "big", "--", "--partition=debug")).toBe(
-      "allocator short is saved; laboro alloc log short shows what it does\nlaboro: the broker listens on this machine only: workers on other nodes cannot reach it; start it with laboro serve --listen 0.0.0.0\n",
+      "allocator short is saved; laboro alloc log short shows what it does\nlaboro: the broker listens on this machine only: workers on other nodes cannot reach it; start it with laboro serve --listen 0.0.0.0, or name this machine with --forward\n",
     );
     expect(await run(...add)).toContain("there is an allocator short already; replace or remove it");
     await run("submit", "--tag", "big", "--", "true");
@@ -85,7 +85,11 @@ unset LABORO_BROKER LABORO_DATA LABORO_TOKEN
 laboro_start=$(date +%s)
 module load R
 set -- NODE DIR/files/STORE/laboro-worker-VERSION.cjs --join @DIR/files/STORE/join.url --pool default --slots 4 --lifetime-grace 160s --idle-timeout 300s --tag allocation:short.1
-exec srun --kill-on-bad-exit=0 --cpus-per-task=4 sh -c 'past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((3420-past)); [ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }; trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-$SLURM_JOB_ID.$SLURM_PROCID; "$@" --lifetime "\${left}s" --dir "$dir" --name "$0.$SLURM_PROCID"; code=$?; rm -rf "$dir"; exit $code' short.1 "$laboro_start" "$@"
+exec srun --kill-on-bad-exit=0 --cpus-per-task=4 sh -c 'past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((3420-past))
+[ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }
+trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-$SLURM_JOB_ID.$SLURM_PROCID
+"$@" --lifetime "\${left}s" --dir "$dir" --name "$0.$SLURM_PROCID"; code=$?
+rm -rf "$dir"; exit $code' short.1 "$laboro_start" "$@"
 `,
     );
     expect(slurm.jobs).toEqual([]);

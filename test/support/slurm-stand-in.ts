@@ -118,6 +118,11 @@ export class SlurmStandIn {
     }
   }
 
+  /** Another program that the job scripts find. */
+  program(name: string, line: string): void {
+    writeFileSync(this.#path(name), `#!/bin/sh\n${line}\n`, { mode: 0o755 });
+  }
+
   /** From now on the job scripts are run, as soon as they are asked for. */
   runJobs(): void {
     writeFileSync(this.#path("runs"), "");

@@ -16,7 +16,7 @@ export function scriptText(
   number: number,
   words: BatchManager["script"],
 ): string {
-  const { nodes, slots, pool, tags, resources, idleTimeoutMs, before } = spec;
+  const { nodes, slots, pool, tags, resources, idleTimeoutMs, before, forward } = spec;
   const worker = [
     ...[process.execPath, files.worker],
     ...["--join", `@${files.joinUrl}`, "--pool", pool, "--slots", String(slots)],
@@ -28,15 +28,18 @@ export function scriptText(
   const own = `${name}.${number}`;
   const launcher = nodes === 1 ? "" : `${words.onEachNode(slots)} `;
   const lifetime = Math.floor(lifetimeOf(spec) / 1000);
+  const options = `--lifetime "\${left}s" --dir "$dir" --name "$0${nodes === 1 ? "" : `.${words.node}`}"`;
   // A shell on each node removes the directory of the worker. The batch system sends SIGTERM to the worker, too: the shell outlives it.
   // The time of the allocation runs since before the first line of the script.
   const start = [
     `past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((${lifetime}-past))`,
     '[ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }',
     `trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-${words.jobId}.${words.node}`,
-    `"$@" --lifetime "\${left}s" --dir "$dir" --name "$0${nodes === 1 ? "" : `.${words.node}`}"`,
-    'code=$?; rm -rf "$dir"; exit $code',
-  ].join("; ");
+    ...(forward === undefined
+      ? [`"$@" ${options}; code=$?`]
+      : [...forwardLines(forward, files.joinUrl), `"$@" --tunnels "$tunnels" ${options}; code=$?; kill -HUP $forward`]),
+    `rm -rf "$dir"${forward === undefined ? "" : ' "$tunnels"'}; exit $code`,
+  ].join("\n");
   return [
     "#!/bin/sh",
     `# Allocation ${own} of laboro: a worker for as long as the allocation lasts. Written by the broker.`,
@@ -48,5 +51,19 @@ export function scriptText(
     "",
   ].join("\n");
 }
+
+/**
+ * Opens a Unix socket that leads to the broker through ssh, and again whenever ssh ends. It ignores SIGTERM, which the batch system sends to
+ * all: the worker needs it for its farewell.
+ */
+const forwardLines = (host: string, joinUrl: string): string[] => [
+  `tunnels=$(mktemp -d /tmp/laboro-tunnels-XXXXXX) && at=$(sed 's/^[^@]*@//; s/#.*//' ${quoted(joinUrl)}) || exit 1`,
+  "(trap '' TERM; trap 'kill -HUP $ssh; exit' HUP",
+  "while :; do",
+  "  ssh -N -o BatchMode=yes -o ControlPath=none -o ServerAliveInterval=15 -o ExitOnForwardFailure=yes \\",
+  `    -o StreamLocalBindUnlink=yes -L "$tunnels/$(printf %s "$at" | tr -c A-Za-z0-9_.- _).sock:$at" ${quoted(host)} </dev/null &`,
+  "  ssh=$!; wait $ssh; sleep 2",
+  "done) & forward=$!",
+];
 
 const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

@@ -74,7 +74,7 @@ async function viewOf(core: Core, allocator: Allocator): Promise<s.ReadType<type
     ...(waits ? { notBefore } : {}),
     ...(paused === undefined ? {} : { pausedBy: paused.by }),
     ...(problem === undefined ? {} : { problem: { kind: problem.kind, at: problem.at, text: problem.text } }),
-    ...(spec.before === undefined && isLoopback(new URL(core.allocators.joinUrl()).hostname)
+    ...(spec.forward === undefined && isLoopback(new URL(core.allocators.joinUrl()).hostname)
       ? { warning: "the broker listens on this machine only: workers on other nodes cannot reach it" }
       : {}),
     counts: countsOf(allocator),

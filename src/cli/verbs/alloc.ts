@@ -24,6 +24,7 @@ interface Options extends BrokerChoice {
   readonly pool?: string;
   readonly tag: readonly string[];
   readonly before?: string;
+  readonly forward?: string;
   readonly dir?: string;
   readonly replace?: boolean;
   readonly dryRun?: boolean;
@@ -46,6 +47,7 @@ export function alloc(): Command {
     .option("--pool <name>", "add: its workers run tasks of this pool only")
     .option("--tag <tag>", "add: a tag of its workers; may be repeated", collect, [])
     .option("--before <line>", "add: a shell line of the job script before the worker, such as 'module load R'")
+    .option("--forward <host>", "add: nodes reach the broker through ssh to this host, such as the login node")
     .option("--dir <dir>", "add: for job scripts and output; the nodes must see it (default: in the home directory)")
     .option("--replace", "add: replace an existing allocator of this name")
     .option("--dry-run", "add: show what it would ask for, and save nothing")
@@ -84,13 +86,13 @@ function addition([manager, name, ...args]: readonly string[], options: Options)
   if (manager === undefined || !(MANAGERS as readonly string[]).includes(manager))
     throw badInput(`laboro alloc add: expected slurm and a name, such as laboro alloc add slurm short, got ${manager}`);
   if (name === undefined) throw badInput("which name? laboro alloc add slurm NAME, such as short");
-  const { maxWorkers, timeLimit, backlog, idleTimeout, slots, nodes, pool, before, dir } = options;
+  const { maxWorkers, timeLimit, backlog, idleTimeout, slots, nodes, pool, before, forward, dir } = options;
   if (maxWorkers === undefined) throw badInput("--max-workers: how many workers at a time? Such as --max-workers 20");
   if (timeLimit === undefined) throw badInput("--time-limit: of each allocation? Such as --time-limit 1h");
   const input = allocatorInput.read(
     {
       ...{ manager, maxWorkers, backlog, timeLimitMs: timeLimit, idleTimeoutMs: idleTimeout, slots, nodes, pool },
-      ...{ before, dir, args, tags: options.tag, resources: parseResources(options.resource) },
+      ...{ before, forward, dir, args, tags: options.tag, resources: parseResources(options.resource) },
     },
     "",
   );
@@ -103,7 +105,8 @@ function addition([manager, name, ...args]: readonly string[], options: Options)
     const ifExists = options.replace === true ? "replace" : "refuse";
     const saved = await client.ask("allocatorSet", { ...input, allocator: name, ifExists });
     report(saved, options, `allocator ${name} is saved; laboro alloc log ${name} shows what it does`);
-    if (saved.warning !== undefined) printNotice(`${saved.warning}; start it with laboro serve --listen 0.0.0.0`);
+    if (saved.warning !== undefined)
+      printNotice(`${saved.warning}; start it with laboro serve --listen 0.0.0.0, or name this machine with --forward`);
   };
 }
 
@@ -210,6 +213,7 @@ function details(one: AllocatorInfo): string[] {
     ["worker", worker.join(", ")],
     ["options", one.args.length === 0 ? undefined : one.args.join(" ")],
     ["before", one.before],
+    ["forward", one.forward],
     ["files", one.dir],
     ["warning", one.warning],
     ["problem", problem === undefined ? undefined : `${problem.text} (${ago(problem.at)})`],

@@ -1,16 +1,17 @@
 /** Allocators of a broker beside commands that stand in for Slurm's. The tests play the allocations' workers. */
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { AllocationRules } from "../../../src/broker/alloc/decide.js";
 import { type Client, connect } from "../../../src/entries/client.js";
 import { allocationTag } from "../../../src/model/allocation.js";
 import { startBroker } from "../../../src/server.js";
-import { openShop, type Shop } from "../../client/shop.js";
+import { openShop, resultsOf, type Shop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/free-port.js";
 import { TRUE } from "../../support/recipes.js";
 import { SlurmStandIn } from "../../support/slurm-stand-in.js";
+import { NO_SSHD, openSshd } from "../../support/sshd.js";
 import { until } from "../../support/wait.js";
 
 const FAST: Partial<AllocationRules> = {
@@ -36,6 +37,12 @@ const logOf = async (client: Client): Promise<string[]> =>
   (await client.allocators.log("a")).map(({ kind, text }) => `${kind}: ${text}`);
 const logs = (client: Client, line: string) =>
   until(`the log has ${line}`, async () => (await logOf(client)).some((one) => one.includes(line)));
+
+/** The sockets on this machine that lead to the broker. */
+const socketsTo = (url: string): string[] => {
+  const folders = readdirSync("/tmp").filter((name) => name.startsWith("laboro-tunnels-"));
+  return folders.filter((name) => existsSync(join("/tmp", name, `${new URL(url).host.replace(":", "_")}.sock`)));
+};
 
 describe("an allocator", () => {
   it("asks while work waits, its worker does the work, and the allocation's end is seen", async () => {
@@ -385,3 +392,34 @@ describe("the worker of an allocation", () => {
     );
   });
 });
+
+describe.skipIf(NO_SSHD !== undefined)(
+  `nodes that cannot reach the broker${NO_SSHD === undefined ? "" : ` (${NO_SSHD})`}`,
+  () => {
+    it("forward a socket through ssh for each allocation, also two on one node, and again after a cut", async () => {
+      const sshd = await openSshd();
+      await sshd.machine("login1");
+      const shop = await openSite({ unneededMs: 60_000 });
+      const { client, slurm, broker, dir } = shop;
+      slurm.program("ssh", `exec /usr/bin/${sshd.command} "$@"`);
+      slurm.runJobs();
+      expect(await add(shop, { forward: "login1", maxWorkers: 2, backlog: 2 })).not.toHaveProperty("warning");
+      const go = join(dir, "go");
+      const line = `until [ -e ${go} ]; do sleep 0.05; done`;
+      const job = await client.submit({ recipe: { kind: "command", argv: [line], shell: true }, count: 2 });
+      const workers = () => [...broker.core.state.workers.values()].filter(({ connected }) => connected);
+      await until("both have joined", () => workers().length === 2);
+      sshd.cut("login1");
+      await until("they are gone", () => workers().length === 0);
+      await until("they are back", () => workers().length === 2);
+      writeFileSync(go, "");
+      expect(await job.wait()).toBe("succeeded");
+      expect(new Set((await resultsOf(job)).map(({ worker, attempt }) => `${worker} ${attempt}`))).toEqual(
+        new Set(["a.1 1", "a.2 1"]),
+      );
+      expect(socketsTo(broker.url)).toHaveLength(2);
+      await client.allocators.remove("a", { cancelRunning: true });
+      await until("nothing of them is left", () => workers().length === 0 && socketsTo(broker.url).length === 0);
+    });
+  },
+);
