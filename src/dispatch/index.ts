@@ -3,7 +3,6 @@ export { onCommitted } from "./commit-results.js";
 export { type AssignedRange, type AttemptRange, type Call, Decisions, type Send } from "./decisions.js";
 export { onEachEnded } from "./each.js";
 export { explain, whyDelayed } from "./explain.js";
-export { checkInvariants } from "./invariants.js";
 export { onRemoteIdle, releaseAllWaiting } from "./job-queue.js";
 export {
   onGranted,

@@ -1,7 +1,6 @@
 /** How much a broker leases where others share the store. */
 import { describe, expect, it } from "vitest";
 import {
-  checkInvariants,
   createState,
   DEFAULT_SETTINGS,
   Decisions,
@@ -21,6 +20,7 @@ import { jobSpec } from "../../src/model/job-input.js";
 import type { Write } from "../../src/model/store.js";
 import { ModelWorld } from "../store/model-store.js";
 import { TRUE } from "../support/recipes.js";
+import { checkInvariants } from "./invariants.js";
 
 type Lease = Extract<Write, { op: "lease" }>;
 

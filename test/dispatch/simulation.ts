@@ -5,7 +5,6 @@
  * invariant of every part is checked, and a plain book of what really ran is held against what was recorded.
  */
 import {
-  checkInvariants,
   createState,
   DEFAULT_SETTINGS,
   Decisions,
@@ -45,6 +44,7 @@ import type { Epoch, Write } from "../../src/model/store.js";
 import type { AttemptRange, DoneTask, FromWorker, HeldTasks, TaskRef } from "../../src/protocols/laboro/messages.js";
 import { TaskTracker } from "../../src/worker/task-tracker.js";
 import { ModelWorld } from "../store/model-store.js";
+import { checkInvariants } from "./invariants.js";
 
 type ToBroker = { type: "JOIN"; held: readonly HeldTasks[]; session: string } | Exclude<FromWorker, { type: "JOIN" }>;
 type ToWorker =

@@ -7,7 +7,6 @@ import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/commit-results.
 import {
   type AttemptRange,
   type Call,
-  checkInvariants,
   createState,
   DEFAULT_SETTINGS,
   Decisions,
@@ -58,6 +57,7 @@ import type { Ranges } from "../../src/model/ranges.js";
 import type { Write } from "../../src/model/store.js";
 import { ModelWorld } from "../store/model-store.js";
 import { TRUE } from "../support/recipes.js";
+import { checkInvariants } from "./invariants.js";
 
 type EditWrite = Extract<Write, { op: "edit" }>;
 

@@ -178,13 +178,10 @@ function openApi(version: string): object {
       description: "Hands out work: a broker keeps it, workers do it, clients ask for it.",
     },
     servers: [{ url: BASE }],
-    security: [{ token: [] }, { cookie: [] }],
+    security: [{ token: [] }],
     paths,
     components: {
-      securitySchemes: {
-        token: { type: "http", scheme: "bearer" },
-        cookie: { type: "apiKey", in: "cookie", name: "laboro" },
-      },
+      securitySchemes: { token: { type: "http", scheme: "bearer" } },
       schemas: { Error: ERROR },
       responses: {
         Refusal: {

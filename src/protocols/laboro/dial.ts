@@ -60,8 +60,6 @@ export interface DialOptions<From extends DialerRole> {
   readonly onRefused: (error: LaboroError) => void;
   /** Every URL has failed, for the n-th time in a row. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
-  /** Go on trying after a refusal, as after any failure. */
-  readonly retryRefused?: boolean;
   /** A refusal at this URL is as good as no answer: the others are tried. */
   readonly ignoreRefusal?: (url: BrokerAddress) => boolean;
   readonly log?: LinkLog;
@@ -270,9 +268,8 @@ class Dialer<From extends DialerRole> implements Dial {
       this.#failed(error);
       return;
     }
-    if (this.#options.retryRefused !== true) this.#stopped = true;
+    this.#stopped = true;
     this.#options.onRefused(error);
-    if (!this.#stopped) this.#failed(error);
   }
 
   #waitForNextRound(): void {

@@ -213,6 +213,9 @@ const IS_SAME_BROKER = "SELECT 1 FROM laboro.broker WHERE epoch = $1::bigint AND
 const TAKE_OVER_RANGES = "UPDATE laboro.task_range SET epoch = $2::bigint WHERE epoch = $1::bigint";
 const HELD = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.epoch = $1::bigint`;
 
+/** A broker's lease before its first heartbeat. */
+const FIRST_LEASE_MS = 30_000;
+
 interface JoinedGroup {
   readonly recovered: RecoveredState;
   readonly seen: string;
@@ -220,7 +223,6 @@ interface JoinedGroup {
 
 export async function joinGroup(
   connections: Connections,
-  firstLeaseMs: number,
   formerEpoch: Epoch | undefined,
   identity: string | undefined,
 ): Promise<JoinedGroup> {
@@ -228,7 +230,7 @@ export async function joinGroup(
   const client = connections.client(1, {});
   try {
     await migrate(client, connections.displayUrl);
-    const [row] = await send<{ epoch: Epoch; seen: string; store: string }>(client, INSERT_BROKER, [firstLeaseMs]);
+    const [row] = await send<{ epoch: Epoch; seen: string; store: string }>(client, INSERT_BROKER, [FIRST_LEASE_MS]);
     const { epoch, seen, store } = row ?? { epoch: 0, seen: "0", store: "" };
     if (formerEpoch !== undefined) await takeOver(client, formerEpoch, epoch, identity);
     const jobs = await send<JobRow>(client, OPEN_JOBS);

@@ -51,8 +51,6 @@ export interface PostgresOptions extends ConnectionOptions {
    * database may have been re-created.
    */
   readonly identity?: string;
-  /** The length of a broker's lease before its first heartbeat. */
-  readonly firstLeaseMs?: number;
   /** Called with messages for the operator. */
   readonly log?: (line: string) => void;
 }
@@ -61,7 +59,6 @@ export function openPostgresStore(options: PostgresOptions): Store {
   return new PostgresStore(options);
 }
 
-const FIRST_LEASE_MS = 30_000;
 const KEY_VALUES = `SELECT key, value, version, updated_at AS "updatedAt" FROM laboro.key_value WHERE bucket = $1::text ORDER BY key`;
 
 /** What exists only while the store is open. */
@@ -91,10 +88,10 @@ class PostgresStore implements Store {
   }
 
   async open(): Promise<RecoveredState> {
-    const { formerEpoch, identity, firstLeaseMs = FIRST_LEASE_MS, log = () => {} } = this.#options;
+    const { formerEpoch, identity, log = () => {} } = this.#options;
     const connections = new Connections(this.#options);
     try {
-      const { recovered, seen } = await joinGroup(connections, firstLeaseMs, formerEpoch, identity);
+      const { recovered, seen } = await joinGroup(connections, formerEpoch, identity);
       const commits = new CommitQueue(connections, recovered.epoch);
       const changes = new ChangeFeed(connections, recovered.epoch, seen, log);
       const submissions = new PostgresSubmissions(connections, log);

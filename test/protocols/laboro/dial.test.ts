@@ -173,12 +173,6 @@ describe("a broker that refuses", () => {
     expect(seen.unreachable).toEqual([]);
   });
 
-  test("is tried again where that was asked for", async () => {
-    const broker = await refuser("401 Unauthorized", "");
-    const seen = dialling([broker.url], { retryRefused: true, ...soon });
-    await until("three refusals", () => seen.refused.length === 3);
-  });
-
   test("in its goodbye, after the link has opened, is not tried again either", async () => {
     const broker = await greeter({
       onConnection: (socket) => socket.close(1008, "LABORO_VERSION: the link is at version 9"),

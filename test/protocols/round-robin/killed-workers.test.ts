@@ -1,8 +1,8 @@
 /** Workers that are killed under load: every request is answered once, and the table is right again. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterEach, expect, it } from "vitest";
-import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/worker.js";
+import { checkInvariants } from "../../dispatch/invariants.js";
 import { LABORO } from "../../support/launched.js";
 import { scaled } from "../../support/scale.js";
 import { until } from "../../support/wait.js";

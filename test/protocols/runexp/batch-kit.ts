@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PeerErrors } from "../../../src/base/log.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
-import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { ExperimentJobs, ProgressOutput } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { Aftermath, findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
 import { openShop } from "../../client/shop.js";
+import { checkInvariants } from "../../dispatch/invariants.js";
 import { atEnd } from "../../support/at-end.js";
 
 export interface Batch {

@@ -3,9 +3,9 @@ import { ConnectionGuard } from "../../../src/base/connection-guard.js";
 import { PeerErrors } from "../../../src/base/log.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Listener } from "../../../src/broker/listeners/listener.js";
-import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { openShop, type Shop } from "../../client/shop.js";
+import { checkInvariants } from "../../dispatch/invariants.js";
 import { atEnd } from "../../support/at-end.js";
 import { LiteralRunner } from "./peers.js";
 

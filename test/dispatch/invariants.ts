@@ -2,12 +2,11 @@
  * Every invariant of dispatch. Runs after each step of each of its tests, and throws at the first violation. Slow on
  * purpose: it trusts no counter and no index.
  */
-import { sizeOf } from "../model/ranges.js";
-import { neededOf } from "../model/recipe.js";
-import { isReady, mayRun } from "./job-queue.js";
-import { fullLimit } from "./limits.js";
-import { mayUse } from "./reservation.js";
-import { fitCount, isCapable, maxFitCount } from "./signature.js";
+
+import { isReady, mayRun } from "../../src/dispatch/job-queue.js";
+import { fullLimit } from "../../src/dispatch/limits.js";
+import { mayUse } from "../../src/dispatch/reservation.js";
+import { fitCount, isCapable, maxFitCount } from "../../src/dispatch/signature.js";
 import {
   claimsOf,
   GONE,
@@ -17,7 +16,9 @@ import {
   STARTED,
   type State,
   type WorkerState,
-} from "./state.js";
+} from "../../src/dispatch/state.js";
+import { sizeOf } from "../../src/model/ranges.js";
+import { neededOf } from "../../src/model/recipe.js";
 
 export function checkInvariants(state: State): void {
   for (const job of state.jobs.values()) checkJob(state, job);
