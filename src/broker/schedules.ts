@@ -86,7 +86,10 @@ export class Schedules {
       this.look();
       return { ...planned, job: made.job };
     }
-    throw new LaboroError("LABORO_INTERNAL", `schedule ${name} is being changed all the time`);
+    throw new LaboroError(
+      "LABORO_INTERNAL",
+      `schedule ${name}: others changed it ${TRIES} times meanwhile; look at it and try again`,
+    );
   }
 
   async #run(): Promise<void> {

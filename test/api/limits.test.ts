@@ -11,11 +11,13 @@ describe("a body", () => {
     const two = `{"reason":"${"x".repeat(2 * 1024 * 1024)}"}`;
     const small = await api("/jobs/1/cancel", post(two));
     expect([small.status, codeOf(small)]).toEqual([413, "LABORO_BODY_TOO_LARGE"]);
+    expect(small.text).toContain("the body is larger than 1048576 bytes");
     const declared = await api("/jobs", {
       method: "POST",
       headers: { "content-length": String(65 * 1024 * 1024), "content-type": "application/json" },
     });
     expect([declared.status, codeOf(declared)]).toEqual([413, "LABORO_BODY_TOO_LARGE"]);
+    expect(declared.text).toContain("the body is larger than 67108864 bytes");
     expect((await ask(`${broker.url}/healthz`)).status).toBe(200);
   });
 

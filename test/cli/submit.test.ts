@@ -116,6 +116,14 @@ command = ["touch", "ready"]
     expect(await shop.client.job(2).info()).toMatchObject({ name: "night/sum", count: 3, limits: { retries: 1 } });
   });
 
+  it("names the place of a mistake in a file of tasks", async () => {
+    const shop = await openCliShop();
+    const file = join(shop.dir, "night.toml");
+    writeFileSync(file, '[[task]]\nname = "a"\ncommand = "true"\nenv = "A=b"\n');
+    const { stderr, code } = await shop.laboro(["submit", "--file", file]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`${file}: task 1: env: expected a table, got "A=b"`)]);
+  });
+
   it("lets options beside a file of tasks hold for all of them, and refuses those that contradict it", async () => {
     const shop = await openCliShop();
     const file = join(shop.dir, "night.toml");

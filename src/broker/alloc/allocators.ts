@@ -174,7 +174,10 @@ export class Allocators {
       if (found === undefined && changed === undefined) return;
       if (await this.#save(name, row?.version ?? 0, before, changed ?? { next })) return;
     }
-    throw new LaboroError("LABORO_INTERNAL", `allocator ${name} is being changed all the time`);
+    throw new LaboroError(
+      "LABORO_INTERNAL",
+      `allocator ${name}: others changed it ${TRIES} times meanwhile; look at it and try again`,
+    );
   }
 
   async #save(

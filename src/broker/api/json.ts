@@ -131,7 +131,7 @@ export const HTTP_STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
 };
 
 export function replyError(cause: unknown, reply: FastifyReply, log: Log, status?: number): FastifyReply {
-  const { error, status: usual } = errorWithStatus(cause);
+  const { error, status: usual } = errorWithStatus(cause, reply.request.routeOptions?.bodyLimit);
   if (error.code === "LABORO_INTERNAL") log.error({ error: error.message }, "a request to the API failed");
   return reply
     .code(status ?? usual)
@@ -140,7 +140,7 @@ export function replyError(cause: unknown, reply: FastifyReply, log: Log, status
 }
 
 /** Errors of Fastify itself get a code here. */
-function errorWithStatus(cause: unknown): { error: LaboroError; status: number } {
+function errorWithStatus(cause: unknown, bodyLimit: number | undefined): { error: LaboroError; status: number } {
   const status = statusIn(cause);
   if (cause instanceof LaboroError || status === undefined) {
     const error = asLaboroError(cause);
@@ -148,7 +148,7 @@ function errorWithStatus(cause: unknown): { error: LaboroError; status: number }
   }
   const text = cause instanceof Error ? cause.message : String(cause);
   if (status === 413) {
-    return { error: new LaboroError("LABORO_BODY_TOO_LARGE", "the body is larger than the limit"), status };
+    return { error: new LaboroError("LABORO_BODY_TOO_LARGE", `the body is larger than ${bodyLimit} bytes`), status };
   }
   if (errnoOf(cause) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
     return { error: badInput("content-type: expected application/json"), status: 415 };

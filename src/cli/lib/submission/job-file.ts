@@ -78,7 +78,7 @@ export function readJobFile(file: string, overrides: JobFileOverrides): readonly
   const prefix = name === undefined ? "" : `${requireText(name, `${file}: name`)}/`;
   const tasks = given.map((one, i) => {
     const where = `${file}: task ${i + 1}`;
-    const table = { ...shared, ...asTable(one) };
+    const table = { ...shared, ...asTable(one, where) };
     rejectUnknownKeys(table, [...keys([...options.keys()]), "name", "command", "args", "entries", "after"], where);
     return readTask(table, options, where, prefix, dirname(resolve(file)), overrides);
   });
@@ -116,8 +116,8 @@ function readTask(
     ...Object.fromEntries(values),
     name: prefix + name,
     dir: resolve(here, table.dir === undefined ? "." : requireText(table.dir, `${where}: dir`)),
-    env: [...assignments(table.env), ...env],
-    resource: [...assignments(table.resources), ...resource],
+    env: [...assignments(table.env, `${where}: env`), ...env],
+    resource: [...assignments(table.resources, `${where}: resources`), ...resource],
     tag: [...texts("tags"), ...tag],
     limit: [...texts("limits"), ...limit],
     ...overrides,
@@ -135,8 +135,8 @@ function readTask(
   };
 }
 
-const assignments = (table: unknown): string[] =>
-  Object.entries(table === undefined ? {} : asTable(table)).map(([key, value]) => `${key}=${String(value)}`);
+const assignments = (table: unknown, where: string): string[] =>
+  Object.entries(table === undefined ? {} : asTable(table, where)).map(([key, value]) => `${key}=${String(value)}`);
 
 /** As the option reads it. A number is text to it, a list is separated by commas; TOML has times of its own. */
 function readOption(option: Option, value: unknown, where: string): unknown {
@@ -195,9 +195,9 @@ function sortByDependencies(tasks: readonly JobFileTask[], file: string): readon
   return order;
 }
 
-function asTable(value: unknown): Table {
+function asTable(value: unknown, where: string): Table {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Table;
-  throw badInput(`expected a table, got ${JSON.stringify(value)}`);
+  throw badInput(`${where}: expected a table, got ${JSON.stringify(value)}`);
 }
 
 function requireText(value: unknown, where: string): string {
