@@ -18,6 +18,9 @@ const AT_ONCE = 1_000;
 /** How often the clocks are compared, and in a group how often jobs of other brokers are looked for. */
 const CHECK_MS = 5_000;
 const RETRY_MS = 1_000;
+/** Fewer jobs than this are counted each time, more with pauses between. */
+const COUNTED_AT_ONCE = 10_000;
+const COUNT_PAUSE_FACTOR = 50;
 
 export class DelayedJobs {
   readonly #core: Core;
@@ -26,6 +29,7 @@ export class DelayedJobs {
   /** Delayed jobs that dispatch knows, because they wait for other jobs as well. */
   readonly #inDispatch = new Map<JobId, Job>();
   readonly #alarm = new Alarm(() => void this.#run());
+  #counted = { count: 0, until: 0 };
   #running = false;
   #again = false;
   #stopped = false;
@@ -55,6 +59,16 @@ export class DelayedJobs {
   msUntil({ notBefore, delayMs }: Pick<JobSpec, "notBefore" | "delayMs">): number {
     if (notBefore === undefined) return 0;
     return notBefore - (delayMs === undefined ? this.#clock.current : this.#clock.steady);
+  }
+
+  /** How many there are, of all brokers. Where it takes long to count them, not those of this moment. */
+  async count(): Promise<number> {
+    const begun = now();
+    if (begun >= this.#counted.until) {
+      const count = await this.#core.store.delayedCount();
+      this.#counted = { count, until: count < COUNTED_AT_ONCE ? 0 : now() + (now() - begun) * COUNT_PAUSE_FACTOR };
+    }
+    return this.#counted.count;
   }
 
   /** A delayed job was stored, here or by another broker. */

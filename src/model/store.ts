@@ -457,6 +457,8 @@ export interface Store {
   expiredJobs(now: number, keep: { keepMs?: number; keepFailedMs?: number }, limit: number): Promise<readonly JobId[]>;
   /** The first times of delayed jobs: of those with a named time, and of those with `delayMs`. */
   nextDelayed(): Promise<NextDelayed>;
+  /** How many delayed jobs there are. */
+  delayedCount(): Promise<number>;
   /** In order of index. */
   results(job: JobId, options: ResultOptions): Promise<ResultPage>;
   /** Counts of tasks by result, in cells of `cellSize` neighbours. Cells without results are left out. In order. */

@@ -24,7 +24,9 @@ describe("/metrics", () => {
     worker({ name: "one", slots: 3, services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
     const recipe = { kind: "command" as const, argv: ["/bin/sh", "-c", "exit $((LABORO_TASK - 1))"] };
     await (await client.submit({ recipe, count: 3 })).wait();
-    await client.submit({ recipe, count: 5, held: true });
+    const held = await client.submit({ recipe, count: 5, held: true });
+    await client.submit({ recipe, delayMs: 3_600_000 });
+    await client.submit({ recipe, delayMs: 3_600_000, after: [{ job: held.id, any: true }] });
     await client.request("shout", "hey");
     const answer = await ask(`${broker.url}/metrics`, { token: broker.tokenOf("read") });
     expect([answer.status, answer.headers["content-type"]]).toEqual([200, "text/plain; version=0.0.4; charset=utf-8"]);
@@ -33,7 +35,10 @@ describe("/metrics", () => {
     expect(found.get('laboro_tasks_ended_total{state="failed"}')).toBe(2);
     expect(found.get("laboro_tasks_assigned_total")).toBe(3);
     expect(found.get('laboro_jobs{state="held"}')).toBe(1);
-    expect(found.get('laboro_tasks{state="waiting"}')).toBe(5);
+    expect(found.get('laboro_jobs{state="blocked"}')).toBe(1);
+    expect(found.get('laboro_jobs{state="delayed"}')).toBe(1);
+    expect((await client.ask("status", {})).jobs).toMatchObject({ held: 1, blocked: 1, delayed: 1 });
+    expect(found.get('laboro_tasks{state="waiting"}')).toBe(6);
     expect(found.get('laboro_workers{state="connected"}')).toBe(1);
     expect(found.get('laboro_slots{state="free"}')).toBe(3);
     expect(found.get('laboro_requests_completed_total{outcome="ok"}')).toBe(1);

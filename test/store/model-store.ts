@@ -658,6 +658,10 @@ class ModelStore implements Store {
     return wanted.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
+  async delayedCount(): Promise<number> {
+    return this.#world.delayed().length;
+  }
+
   async nextDelayed(): Promise<NextDelayed> {
     const delayed = this.#world.delayed();
     const clock = delayed.find(({ delayMs }) => delayMs === undefined)?.notBefore;

@@ -100,6 +100,7 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
     }
   }
   expect(await engine.nextDelayed()).toEqual(await model.nextDelayed());
+  expect(await engine.delayedCount()).toBe(await model.delayedCount());
   for (const query of [{ limit: 9 }, { due: true, limit: 1 }]) {
     const [found, expected] = [await engine.schedules(query), await model.schedules(query)];
     expect(found).toEqual({ ...expected, now: expect.any(Number) });

@@ -283,7 +283,7 @@ export class Metrics {
     this.#scrape = {
       core: this.#core,
       version: this.#info.version,
-      work: countWork(this.#core),
+      work: countWork(this.#core, undefined, await this.#core.delays.count()),
       workerCounts: countWorkers(this.#core),
       requests: countRequests(this.#core),
       services: found.services.slice(0, SERVICES),

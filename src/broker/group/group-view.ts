@@ -125,5 +125,5 @@ export async function groupLoad(core: Core) {
     for (const name of ["total", "free"] as const) slots[name] += other.slots[name];
     for (const name of ["waiting", "running"] as const) requests[name] += other.requests[name];
   }
-  return { ...countWork(core, sumOf(others)), workers, slots, requests };
+  return { ...countWork(core, sumOf(others), await core.delays.count()), workers, slots, requests };
 }

@@ -1,4 +1,5 @@
 /** A job in the API. */
+
 import { shellWord } from "../../base/format.js";
 import type { State } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
@@ -11,6 +12,7 @@ import { MAX_FILES, MAX_PATH, type TaskFiles } from "../../model/task-files.js";
 import { numbersOf } from "../../model/task-numbers.js";
 import { type Role, roleAllows } from "../access/tokens.js";
 import type { Core } from "../core.js";
+import { openJobState } from "../stats/counters.js";
 import { rangesOut } from "./shared-fields.js";
 
 export const OPEN_STATES = ["held", "blocked", "delayed", "waiting", "running"] as const;
@@ -191,11 +193,8 @@ const later = (stored: Counters, current: Counters | undefined): Counters =>
   current !== undefined && finishedCount(current) > finishedCount(stored) ? current : stored;
 
 function stateOf(state: State, { id, held, delayed }: Job, atPeers: number): (typeof OPEN_STATES)[number] {
-  const open = state.jobs.get(id);
-  if (open?.held ?? held) return "held";
-  if (open !== undefined && open.blockedBy.size > 0) return "blocked";
-  if (open?.delayed ?? delayed) return "delayed";
-  return (open?.started ?? 0) + atPeers > 0 ? "running" : "waiting";
+  const open = state.jobs.get(id) ?? { held, delayed: delayed === true, blockedBy: new Set<JobId>(), started: 0 };
+  return openJobState({ ...open, started: open.started + atPeers });
 }
 
 /** Environment variables often hold passwords. */

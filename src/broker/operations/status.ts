@@ -29,7 +29,7 @@ export const status = operation({
     ),
     pausedPools: s.list(pausedPool, 100_000),
     jobs: s.described(
-      s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
+      s.object({ held: s.count(), blocked: s.count(), delayed: s.count(), waiting: s.count(), running: s.count() }),
       "open jobs, by state",
     ),
     tasks: s.described(s.object({ waiting: s.count(), running: s.count() }), "of open jobs"),

@@ -11,6 +11,7 @@ import type { TaskEnd } from "../../model/outcome.js";
 import type { Write, WriteResult } from "../../model/store.js";
 import type { Core } from "../core.js";
 import type { BrokerEvent } from "../events.js";
+import type { OPEN_STATES } from "../operations/job-view.js";
 
 /** Lost workers that are remembered. The oldest is dropped first. */
 const LOST_KEPT = 200;
@@ -162,14 +163,15 @@ export class Histogram {
 
 // Counts of open work and workers. Each call visits all open jobs or workers, so it is for occasional use.
 
-/** `atPeers`: running tasks of each job at other brokers. */
-export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map()) {
-  const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
+/** `atPeers`: running tasks of each job at other brokers. `delayed`: jobs that only the store knows, some of them in dispatch as well. */
+export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map(), delayed = 0) {
+  const jobs = { held: 0, blocked: 0, delayed, waiting: 0, running: 0 };
   const tasks = { waiting: 0, running: 0 };
   for (const open of core.state.jobs.values()) {
     const { id, job } = open;
     const started = open.started + (atPeers.get(id) ?? 0);
-    jobs[openJobState({ held: open.held, delayed: open.delayed, blockedBy: open.blockedBy, started })]++;
+    if (job.delayed !== true || !open.delayed)
+      jobs[openJobState({ held: open.held, delayed: open.delayed, blockedBy: open.blockedBy, started })]++;
     const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
     tasks.running += Math.min(started, left);
     tasks.waiting += Math.max(0, left - started);
@@ -182,8 +184,11 @@ export const openJobState = ({
   delayed,
   blockedBy,
   started,
-}: Pick<JobState, "held" | "delayed" | "blockedBy" | "started">): "held" | "blocked" | "waiting" | "running" =>
-  held ? "held" : blockedBy.size > 0 || delayed ? "blocked" : started > 0 ? "running" : "waiting";
+}: Pick<JobState, "held" | "delayed" | "blockedBy" | "started">): (typeof OPEN_STATES)[number] => {
+  if (held) return "held";
+  if (blockedBy.size > 0) return "blocked";
+  return delayed ? "delayed" : started > 0 ? "running" : "waiting";
+};
 
 export function countWorkers(core: Core) {
   const workers = { connected: 0, disconnected: 0, draining: 0 };
@@ -212,7 +217,7 @@ export function oldestWait(core: Core, now: number): number {
   let oldest = now;
   for (const open of core.state.jobs.values()) {
     const stage = openJobState(open);
-    if (stage === "held" || stage === "blocked") core.counters.setReadySince(open.id, now);
+    if (stage === "held" || stage === "blocked" || stage === "delayed") core.counters.setReadySince(open.id, now);
     else if (open.ready > 0 || open.mayLease) oldest = Math.min(oldest, core.counters.readySince(open.job));
   }
   return Math.max(0, now - oldest);

@@ -152,13 +152,14 @@ function filterOf({ state, name, pool }: Options): JobFilter {
 }
 
 function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): string[] {
-  const { workers, slots, tasks, refusing, requests } = broker;
+  const { workers, slots, jobs, tasks, refusing, requests } = broker;
   const disconnected = workers.disconnected === 0 ? "" : `, ${formatCount(workers.disconnected)} disconnected`;
   const parts = [
     workers.connected === 0
       ? `no worker is connected${disconnected}`
       : `${pluralize(workers.connected, "worker")}${disconnected} with ${pluralize(slots.total, "slot")}, ${formatCount(slots.free)} free`,
     `${pluralize(tasks.running, "task")} running, ${formatCount(tasks.waiting)} waiting`,
+    jobs.delayed === 0 ? "" : `${pluralize(jobs.delayed, "job")} delayed`,
     requests.running + requests.waiting === 0
       ? ""
       : `${pluralize(requests.running + requests.waiting, "request")} under way`,

@@ -32,7 +32,7 @@ import { type ConnectionOptions, Connections, type Session } from "./connections
 import { ENTRIES, EntryCache } from "./entry-cache.js";
 import { joinGroup, PostgresGroup } from "./group.js";
 import { conditionsOf, expiredJobs, JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
-import { NEXT_DELAYED } from "./operations/edit.js";
+import { DELAYED_COUNT, NEXT_DELAYED } from "./operations/edit.js";
 import { OUTPUT_ENDS, readOutput } from "./operations/output.js";
 import { readSchedules } from "./operations/schedule.js";
 import { ENDS, readEarlier, readResults, USAGE } from "./result-columns.js";
@@ -139,6 +139,11 @@ class PostgresStore implements Store {
 
   async expiredJobs(...[now, keep, limit]: Parameters<Store["expiredJobs"]>): Promise<readonly JobId[]> {
     return expiredJobs(this.#reader, now, keep, limit);
+  }
+
+  async delayedCount(): Promise<number> {
+    const [row] = await this.#reader.send<{ count: number }>(DELAYED_COUNT);
+    return row?.count ?? 0;
   }
 
   async nextDelayed(): Promise<NextDelayed> {

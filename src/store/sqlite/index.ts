@@ -111,6 +111,10 @@ class SqliteStore implements Store {
     return this.#thread.call("nextDelayed", {});
   }
 
+  async delayedCount(): Promise<number> {
+    return this.#thread.call("delayedCount", {});
+  }
+
   async results(job: JobId, options: ResultOptions): Promise<ResultPage> {
     const { limit } = options;
     const found = await this.#thread.call("results", { ...options, job, limit: limit + 1 });

@@ -14,6 +14,7 @@ export const pageOfJobs = (conditions: readonly string[]): string =>
 const OPEN = `SELECT ${COLUMNS} FROM job WHERE ended_at IS NULL AND not_before IS NULL ORDER BY id`;
 export const NEXT_DELAYED = `
 SELECT not_before AS at FROM job WHERE ended_at IS NULL AND not_before IS NOT NULL AND relative = ? ORDER BY not_before LIMIT 1`;
+const DELAYED_COUNT = "SELECT count(*) AS count FROM job WHERE ended_at IS NULL AND not_before IS NOT NULL";
 const ENTRIES = `
 SELECT first, last, bytes FROM entry_chunk
 WHERE job = ?1 AND first <= ?3
@@ -36,6 +37,7 @@ export class JobTable {
   readonly #entries: Statement;
   readonly #wasRemoved: Statement;
   readonly #nextDelayed: Statement;
+  readonly #delayedCount: Statement;
 
   constructor(db: Database) {
     this.#last = db.prepare(LAST);
@@ -45,6 +47,7 @@ export class JobTable {
     this.#entries = db.prepare(ENTRIES);
     this.#wasRemoved = db.prepare(WAS_REMOVED);
     this.#nextDelayed = db.prepare(NEXT_DELAYED);
+    this.#delayedCount = db.prepare(DELAYED_COUNT);
   }
 
   find(id: JobId): JobRow | undefined {
@@ -63,6 +66,11 @@ export class JobTable {
     this.#db.exec(
       `DELETE FROM sqlite_sequence WHERE name = 'job'; INSERT INTO sqlite_sequence VALUES ('job', ${last})`,
     );
+  }
+
+  delayedCount(): number {
+    const { count }: { count: number } = this.#delayedCount.get();
+    return count;
   }
 
   nextDelayed(): NextDelayed {

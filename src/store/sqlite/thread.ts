@@ -28,6 +28,7 @@ const ANSWERS = {
     jobs.page(before, limit, filter),
   expiredJobs: ({ expiredJobs }: Engine, args: Parameters<Engine["expiredJobs"]>) => expiredJobs(...args),
   nextDelayed: ({ jobs }: Engine, _: object) => jobs.nextDelayed(),
+  delayedCount: ({ jobs }: Engine, _: object) => jobs.delayedCount(),
   results: ({ results }: Engine, args: { job: JobId } & ResultOptions) => results.page(args.job, args),
   endCounts: ({ results }: Engine, { job, range, cellSize }: { job: JobId; range: Range; cellSize: number }) =>
     results.endCounts(job, range, cellSize),

@@ -11,7 +11,7 @@ import { conditionsOf, JOB, KEEP_OVER, OWN_KEEP_OVER, pageOfJobs } from "../../.
 import { ADD_STARTS, EDITED_LIMITS, LIMIT_USE } from "../../../src/store/postgres/limit-rows.js";
 import { CANCEL, HOLD, LOCK_ENDING_JOBS, REMOVE, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
 import { ADOPT, CLAIM, HELD } from "../../../src/store/postgres/operations/claim.js";
-import { NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/edit.js";
+import { DELAYED_COUNT, NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/edit.js";
 import { leaseStatement, RELEASE } from "../../../src/store/postgres/operations/lease.js";
 import { APPEND, FIND_OUTPUT, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/operations/output.js";
 import {
@@ -145,6 +145,7 @@ const READS: readonly (readonly [string, string])[] = [
   ["due schedules", DUE_SCHEDULES],
   ["the earliest schedule", EARLIEST_SCHEDULE],
   ["next delayed", NEXT_DELAYED],
+  ["delayed jobs", DELAYED_COUNT],
   ["own keep over", OWN_KEEP_OVER],
   ["keep over", KEEP_OVER],
 ];

@@ -20,11 +20,13 @@ export function describeDelays(broker: () => Broker): void {
     expect(at.delayed).toBe(true);
     expect(await broker().job(at)).toEqual(at);
     expect(await broker().store.nextDelayed()).toEqual({ clock: NOW + 50, steady: NOW + 20 });
+    expect(await broker().store.delayedCount()).toBe(2);
     expect((await broker().store.jobs({ limit: 9, filter: { states: ["open"] } })).jobs.length).toBe(2);
     expect(await promote(NOW + 49, NOW + 19)).toEqual([]);
     // The other clock does not count.
     expect(await promote(NOW + 20, NOW + 19)).toEqual([]);
     expect(await promote(NOW + 49, NOW + 50)).toEqual([after.id]);
+    expect(await broker().store.delayedCount()).toBe(1);
     expect(await promote(NOW + 50, NOW)).toEqual([at.id]);
     expect(await broker().job(at)).not.toHaveProperty("delayed");
     expect(await broker().store.nextDelayed()).toEqual({});

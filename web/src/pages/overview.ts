@@ -193,8 +193,8 @@ class Tiles {
     show(
       this.#waiting,
       brief(tasks.waiting),
-      jobs.held + jobs.blocked > 0
-        ? `${jobs.held} held, ${jobs.blocked} blocked`
+      jobs.held + jobs.blocked + jobs.delayed > 0
+        ? `${jobs.held} held, ${jobs.blocked} blocked, ${jobs.delayed} delayed`
         : `tasks of ${plural(jobs.waiting + jobs.running, "job")}`,
     );
     show(

@@ -84,6 +84,7 @@ const DELAYED = "ended_at IS NULL AND not_before IS NOT NULL";
 const firstOf = (relative: boolean): string =>
   `(SELECT not_before FROM laboro.job_state WHERE ${DELAYED} AND relative = ${relative} ORDER BY not_before LIMIT 1)`;
 export const NEXT_DELAYED = `SELECT ${firstOf(false)} AS clock, ${firstOf(true)} AS steady`;
+export const DELAYED_COUNT = `SELECT count(*)::int AS count FROM laboro.job_state WHERE ${DELAYED}`;
 
 /** $1 whether relative, $2 the time, $3 limit. */
 export const PROMOTE = `
