@@ -1,5 +1,5 @@
 /** Adds jobs in a transaction of the application, where brokers keep their jobs in the same PostgreSQL database. */
-import { LaboroError } from "../base/errors.js";
+import { badInput } from "../base/errors.js";
 import type { Submission } from "../model/job-input.js";
 import { encodeInput, type TaskDefinition } from "../model/task-definition.js";
 
@@ -11,7 +11,19 @@ export interface TransactionOptions
   extends Pick<
     Submission,
     | ("name" | "pool" | "tags" | "priority" | "retries" | "retry" | "delayMs" | "keepMs" | "keepFailedMs")
-    | ("crashLimit" | "maxFails" | "maxRunning" | "limits" | "timeLimitMs" | "held")
+    | (
+        | "crashLimit"
+        | "maxFails"
+        | "maxRunning"
+        | "limits"
+        | "timeLimitMs"
+        | "held"
+        | "at"
+        | "key"
+        | "keyForMs"
+        | "ifExists"
+        | "needs"
+      )
   > {
   /** Jobs to come after, also of the same transaction: the success, or with `any` the end of each is needed. */
   readonly after?: readonly (number | { readonly job: number; readonly any?: boolean })[];
@@ -24,7 +36,7 @@ const SUBMIT = `SELECT laboro.submit_many($1::text,
 /**
  * Adds a job with a task for each input. Returns its number, by which `client.job(number, task)` finds it. The job
  * exists if and only if the transaction commits. An input that the task's schema refuses, or a bad option, fails this
- * call.
+ * call. Where another job has the key, the number is that one's.
  */
 export async function addInTransaction<Input>(
   query: Query,
@@ -32,19 +44,16 @@ export async function addInTransaction<Input>(
   inputs: readonly NoInfer<Input>[],
   options: TransactionOptions = {},
 ): Promise<number> {
+  if (!Array.isArray(inputs)) throw badInput(`addInTransaction: expected an array of inputs, got ${typeof inputs}`);
   const texts: string[] = [];
   for (const input of inputs) {
     const text = await encodeInput(task, input);
-    if (typeof text !== "string")
-      throw new LaboroError("LABORO_BAD_INPUT", `task ${task.name}: bytes cannot be added by a transaction`);
+    if (typeof text !== "string") throw badInput(`task ${task.name}: bytes cannot be added by a transaction`);
     texts.push(text);
   }
   const answer = await query(SUBMIT, [task.name, JSON.stringify(texts), JSON.stringify(options)]);
   const rows = Array.isArray(answer) ? answer : (answer as { readonly rows?: unknown } | undefined)?.rows;
   const job = Number((rows as readonly { readonly job?: unknown }[] | undefined)?.[0]?.job);
   if (Number.isSafeInteger(job)) return job;
-  throw new LaboroError(
-    "LABORO_BAD_INPUT",
-    "query: expected the rows of the answer, or an object that has them as rows",
-  );
+  throw badInput("query: expected the rows of the answer, or an object that has them as rows");
 }

@@ -68,9 +68,7 @@ async function submitJob(
   if (result.op === "duplicate") return existing(result, spec);
   await addSubmitted(core, result, others);
   const { job, replaced } = result;
-  if (replaced === undefined) return { job: job.id };
-  core.decide((out) => onRemoteCancel(core.state, out, replaced.job, [ALL_TASKS]));
-  return { job: job.id, replaced: replaced.job };
+  return { job: job.id, ...(replaced !== undefined && { replaced: replaced.job }) };
 }
 
 /** Task i comes after task i: both jobs have as many, now and later. */
@@ -97,12 +95,13 @@ function existing({ job, byKey }: ResultOf<"duplicate">, { key, ifExists }: JobS
 /** A delayed job is left to the store until its time has come. */
 async function addSubmitted(
   core: Core,
-  { job, taskRange }: ResultOf<"submit">,
+  { job, taskRange, replaced }: ResultOf<"submit">,
   after: readonly JobId[],
 ): Promise<void> {
-  if (job.delayed === true) return core.delays.added(job);
+  if (job.delayed === true) core.delays.added(job);
   // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
-  await core.jobs.withLock(job.id, async () => core.jobs.stored(job, taskRange, await endsOf(core, after)));
+  else await core.jobs.withLock(job.id, async () => core.jobs.stored(job, taskRange, await endsOf(core, after)));
+  if (replaced !== undefined) core.decide((out) => onRemoteCancel(core.state, out, replaced.job, [ALL_TASKS]));
 }
 
 type ResultOf<Op extends WriteResult["op"]> = Extract<WriteResult, { op: Op }>;
@@ -118,6 +117,7 @@ export async function submitFromTransaction(core: Core, given: TransactionSubmis
   const others = spec.after.map((after) => after.job);
   await endsOf(core, others);
   const result = await commitSubmit(core, { ...submitWrite(core, spec, entries), id });
+  if (result.op === "duplicate") existing(result, { ...spec, ifExists: "refuse" });
   // A broker whose connection was lost meanwhile may have made it as well: one of them has.
   if (result.op === "duplicate" || (await core.store.job(id))?.acceptedBy !== core.processId) return;
   await addSubmitted(core, result, others);

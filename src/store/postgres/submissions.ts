@@ -50,11 +50,14 @@ export class PostgresSubmissions implements Submissions {
       const made: number[] = [];
       const making: Promise<void>[] = [];
       for (const { id, ...row } of rows) {
-        // What it comes after may be among those before it.
-        if ((row.options.after as readonly unknown[] | undefined)?.length !== 0) await Promise.all(making);
+        // What it comes after, or the job whose key it takes, may be among those before it.
+        const { after, key } = row.options;
+        if ((after as readonly unknown[] | undefined)?.length !== 0 || key !== undefined) await Promise.all(making);
         const refused = (cause: unknown): void => {
           const { code, message } = asLaboroError(cause);
           if (FINAL.has(code)) this.#refused.add(id);
+          // A client was faster: the job with this key is there.
+          if (code === "LABORO_KEY_IN_USE") made.push(id);
           this.#log(`job ${id}, submitted by a transaction, cannot be made: ${message}`);
         };
         making.push(submit({ ...row, id: JobId(id) }).then(() => void made.push(id), refused));

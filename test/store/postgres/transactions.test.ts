@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import postgres, { type Sql } from "postgres";
+import postgres, { type Sql, type TransactionSql } from "postgres";
 import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import type { RunningBroker } from "../../../src/broker/options.js";
@@ -14,9 +14,12 @@ import { readSubmission } from "../../../src/model/job-input.js";
 import type { Write } from "../../../src/model/store.js";
 import { startBroker } from "../../../src/server.js";
 import { atEnd } from "../../support/at-end.js";
+import { LABORO, type Launched } from "../../support/launched.js";
+import { sites } from "../../support/site.js";
 import { sleep, until } from "../../support/wait.js";
 import { sharedServer } from "./harness.js";
 
+const newSite = sites();
 const thumb = defineTask("thumb", { input: z.object({ file: z.string() }), output: json<string>() });
 const count = defineTask<undefined, number>("count");
 
@@ -266,7 +269,7 @@ describe("laboro.submit", () => {
     expect(await failed.wait()).toBe("failed");
     const [row] = await sql`SELECT laboro.submit('count', NULL, ${sql.json({ after: [failed.id] })}) AS job`;
     await expect(client.job(Number(row?.job)).result()).rejects.toMatchObject({
-      ...{ code: "LABORO_TASK_CANCELLED", message: expect.stringMatching(/which it waits for, failed/) },
+      ...{ code: "LABORO_TASK_CANCELLED", message: expect.stringMatching(/task 1 of job 1 failed: no thumb/) },
     });
   });
 
@@ -286,6 +289,13 @@ describe("laboro.submit", () => {
     ["a retry policy with a word that there is not", `SELECT laboro.submit('a', '1', '{"retry": {"wait": 1}}')`],
     ["a retry factor of none", `SELECT laboro.submit('a', '1', '{"retry": {"factor": 0}}')`],
     ["a wait that is a text", `SELECT laboro.submit('a', '1', '{"retry": {"waitMs": "1s"}}')`],
+    ["a key with a space", `SELECT laboro.submit('a', '1', '{"key": "a b"}')`],
+    ["another rule for a key", `SELECT laboro.submit('a', '1', '{"key": "a", "ifExists": "fail"}')`],
+    ["a rule without a key", `SELECT laboro.submit('a', '1', '{"ifExists": "refuse"}')`],
+    ["a time without a zone", `SELECT laboro.submit('a', '1', '{"at": "2026-12-24T18:00:00"}')`],
+    ["a time and a delay", `SELECT laboro.submit('a', '1', '{"at": 0, "delayMs": 1}')`],
+    ["half a slot", `SELECT laboro.submit('a', '1', '{"needs": {"slots": 0.5}}')`],
+    ["all slots", `SELECT laboro.submit('a', '1', '{"needs": {"slots": "all"}}')`],
     ["an end that is none", `SELECT laboro.submit('a', '1', '{"retry": {"on": [75, 0]}}')`],
   ])("refuses %s within the transaction", async (_what, statement) => {
     const { sql } = await openDatabase();
@@ -318,7 +328,14 @@ describe("laboro.submit", () => {
         crashLimit: 3,
         maxFails: 4,
       },
-      ...{ maxRunning: 5, timeLimitMs: 6, keepMs: 7, keepFailedMs: 8 },
+      ...{
+        maxRunning: 5,
+        timeLimitMs: 6,
+        keepMs: 7,
+        keepFailedMs: 8,
+        needs: { slots: 2, gpu: 0.5, mem: "all" } as const,
+      },
+      ...({ key: "k", keyForMs: 9, ifExists: "replace", at: "2026-12-24T18:00:00.5+01:00" } as const),
     };
     const { sql, client } = await openPlace();
     const [row] = await sql`SELECT laboro.submit('thumb', NULL, ${sql.json(options)}) AS job`;
@@ -335,10 +352,76 @@ describe("laboro.submit", () => {
       held: true,
       priority: 1,
       keepFailedMs: 8,
+      ...{ key: "k", needs: { slots: 2, gpu: 0.5 }, notBefore: Date.parse("2026-12-24T17:00:00.500Z") },
       limits: { retry: { waitMs: 5 } },
     });
     expect(() => readSubmission({ ...options, recipe: { kind: "call", service: "thumb" } })).not.toThrow();
   });
+
+  it("returns the job that has the key, refuses or replaces it, also one that is not made yet", async () => {
+    const { sql, client, calls } = await openPlace();
+    const submit = async (options: object, by: Sql | TransactionSql = sql) => {
+      const [row] =
+        await by`SELECT laboro.submit('thumb', '{"file":"k"}', ${sql.json({ key: "k", ...options } as never)}) AS job`;
+      return Number(row?.job);
+    };
+    const [first, second] = await sql.begin(async (tx) => [await submit({ held: true }, tx), await submit({}, tx)]);
+    expect(second).toBe(first);
+    await until("it is made", async () => (await client.jobs()).jobs.length === 1);
+    expect(await submit({})).toBe(first);
+    await expect(submit({ ifExists: "refuse" })).rejects.toMatchObject({ code: "23505" });
+    expect(await (await client.add(thumb, { file: "k" }, { key: "k" })).id).toBe(first);
+    const [third, fourth] = await sql.begin(async (tx) => [
+      await submit({ ifExists: "replace", held: true }, tx),
+      await submit({ ifExists: "replace", keyForMs: 60_000 }, tx),
+    ]);
+    expect(await client.job(fourth ?? 0, thumb).result()).toBe("k.png");
+    expect([await client.job(first ?? 0).wait(), await client.job(third ?? 0).wait()]).toEqual([
+      "cancelled",
+      "cancelled",
+    ]);
+    expect(await submit({})).toBe(fourth);
+    expect(calls).toEqual(["k"]);
+  });
+
+  it("makes one job where many transactions submit the same key at once", async () => {
+    const { url, sql, client } = await openPlace();
+    const app = postgres(url, { max: 8, onnotice: () => {} });
+    atEnd(() => app.end({ timeout: 1 }));
+    const options = sql.json({ key: "one", held: true });
+    const rows = await Promise.all(
+      Array.from({ length: 40 }, () => app`SELECT laboro.submit('thumb', '{"file":"k"}', ${options}) AS job`),
+    );
+    expect(new Set(rows.map(([row]) => row?.job)).size).toBe(1);
+    await until("its row is gone", async () => (await sql`SELECT 1 FROM laboro.submission`).length === 0);
+    expect((await client.jobs()).jobs).toHaveLength(1);
+  });
+
+  it("makes each job once where its broker is killed again and again", async () => {
+    const { url, sql } = await openDatabase();
+    const site = newSite();
+    const serve = async (): Promise<Launched> => {
+      const args = ["serve", "--data", site.data, "--listen", "127.0.0.1:0", "--store", url, "--lease", "1000"];
+      const broker = site.launch("broker", [LABORO, ...args]);
+      await broker.says("listening on", 60_000);
+      return broker;
+    };
+    const submit = () =>
+      sql`SELECT laboro.submit('thumb', jsonb_build_object('file', i::text), '{"held": true}') FROM generate_series(1, 300) AS i`;
+    const rounds = 3;
+    for (let round = 1; round <= rounds; round++) {
+      const broker = await serve();
+      await submit();
+      const made = async () => (await sql`SELECT count(*)::int AS count FROM laboro.job`)[0]?.count;
+      await until("it makes jobs", async () => (await made()) > (round - 1) * 300);
+      await broker.end("SIGKILL");
+    }
+    await serve();
+    await until("all are made", async () => (await sql`SELECT 1 FROM laboro.submission LIMIT 1`).length === 0, 60_000);
+    const [jobs] = await sql`SELECT count(*)::int AS count, count(DISTINCT id)::int AS different FROM laboro.job`;
+    console.log(`broker killed ${rounds} times: submitted ${rounds * 300}, made ${jobs?.count}`);
+    expect(jobs).toEqual({ count: rounds * 300, different: rounds * 300 });
+  }, 120_000);
 
   it("needs no right but to call it", async () => {
     const { url, sql } = await openDatabase();
@@ -368,6 +451,9 @@ describe("addInTransaction", () => {
       return addInTransaction(query, count, [undefined], { after: [parts] });
     });
     expect(await client.job(total, count).result()).toBe(2);
+    await expect(addInTransaction(() => Promise.reject(), thumb, "ab" as never)).rejects.toMatchObject({
+      ...{ code: "LABORO_BAD_INPUT", message: expect.stringMatching(/expected an array/) },
+    });
     // @ts-expect-error: a number is no file.
     await expect(addInTransaction(() => Promise.reject(), thumb, [{ file: 1 }])).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",

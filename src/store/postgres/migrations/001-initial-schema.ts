@@ -229,7 +229,8 @@ BEGIN
     ('tags', 'array', NULL, NULL), ('limits', 'array', NULL, NULL), ('after', 'array', NULL, NULL), ('held', 'boolean', NULL, NULL),
     ('priority', 'number', -1000, 1000), ('retries', 'number', 0, 1000), ('crashLimit', 'number', 0, 1000),
     ('maxFails', 'number', 0, 1000000000), ('maxRunning', 'number', 1, 1000000000), ('timeLimitMs', 'number', 1, 1e15),
-    ('delayMs', 'number', 0, 3e12), ('keepMs', 'number', 0, 3e12), ('keepFailedMs', 'number', 0, 3e12)
+    ('delayMs', 'number', 0, 3e12), ('keepMs', 'number', 0, 3e12), ('keepFailedMs', 'number', 0, 3e12), ('at', NULL, NULL, NULL),
+    ('key', 'string', NULL, NULL), ('keyForMs', 'number', 0, 3e12), ('ifExists', 'string', NULL, NULL), ('needs', 'object', NULL, NULL)
   ) AS rules (name, type, least, most) WHERE name = option;
   IF rule.name IS NULL THEN
     RAISE EXCEPTION 'laboro.submit: there is no option %', option USING ERRCODE = 'invalid_parameter_value';
@@ -264,6 +265,23 @@ BEGIN
       USING ERRCODE = 'invalid_parameter_value';
   ELSIF option IN ('tags', 'after') AND jsonb_array_length(value) > 100 THEN
     RAISE EXCEPTION 'laboro.submit: %: expected at most 100', option USING ERRCODE = 'invalid_parameter_value';
+  ELSIF option = 'key' AND value #>> '{}' COLLATE "C" !~ '^[!-~]{1,200}$' THEN
+    RAISE EXCEPTION 'laboro.submit: key: expected 1 to 200 printable ASCII characters without spaces' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF option = 'ifExists' AND value #>> '{}' NOT IN ('return', 'refuse', 'replace') THEN
+    RAISE EXCEPTION 'laboro.submit: ifExists: expected return, refuse or replace, got %', value USING ERRCODE = 'invalid_parameter_value';
+  ELSIF option = 'at' AND NOT (CASE jsonb_typeof(value) WHEN 'number' THEN abs(value::numeric) <= 8.64e15 AND value::numeric = trunc(value::numeric)
+    WHEN 'string' THEN value #>> '{}' ~ '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d+)?)?(Z|[+-]\\d\\d:\\d\\d)$' AND (value #>> '{}')::timestamptz IS NOT NULL
+    ELSE false END) THEN
+    RAISE EXCEPTION 'laboro.submit: at: expected a time with a zone, such as 2026-12-24T18:00:00+01:00, or milliseconds since 1970, got %', value
+      USING ERRCODE = 'invalid_parameter_value';
+  ELSIF option = 'needs' THEN
+    FOR part IN SELECT key, v, jsonb_typeof(v) AS type FROM jsonb_each(value) AS e (key, v) LOOP
+      IF NOT (length(part.key) BETWEEN 1 AND 64 AND CASE
+        WHEN part.key = 'slots' AND part.type = 'number' THEN part.v::numeric BETWEEN 1 AND 1000000 AND part.v::numeric = trunc(part.v::numeric)
+        WHEN part.type = 'number' THEN part.v::numeric > 0 ELSE part.key <> 'slots' AND part.v = '"all"' END) THEN
+        RAISE EXCEPTION 'laboro.submit: needs.%: expected an amount or "all", got %', part.key, part.v USING ERRCODE = 'invalid_parameter_value';
+      END IF;
+    END LOOP;
   END IF;
 END $$;
 
@@ -288,6 +306,24 @@ BEGIN
   FOR given IN SELECT * FROM jsonb_each(options) LOOP
     PERFORM laboro.check_option(given.key, given.value);
   END LOOP;
+  IF options ? 'at' AND options ? 'delayMs' THEN
+    RAISE EXCEPTION 'laboro.submit: at: expected none beside delayMs' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF options ? 'key' THEN
+    -- Transactions with the same key take turns.
+    PERFORM pg_advisory_xact_lock(5429, hashtext(options ->> 'key'));
+    SELECT s.id INTO number FROM laboro.submission AS s WHERE s.options ->> 'key' = submit_many.options ->> 'key' ORDER BY s.id DESC LIMIT 1;
+    IF number IS NULL THEN
+      SELECT j.id INTO number FROM laboro.job AS j JOIN laboro.job_state AS s ON s.job = j.id WHERE j.key = options ->> 'key' AND j.has_key
+        AND (s.ended_at IS NULL OR s.ended_at + coalesce(j.key_for_ms, 0) > extract(epoch FROM clock_timestamp()) * 1000);
+    END IF;
+    IF number IS NOT NULL AND options ->> 'ifExists' = 'refuse' THEN
+      RAISE EXCEPTION 'laboro.submit: job % has the key %', number, options ->> 'key' USING ERRCODE = 'unique_violation';
+    ELSIF number IS NOT NULL AND options ->> 'ifExists' IS DISTINCT FROM 'replace' THEN
+      RETURN number;
+    END IF;
+  ELSIF options ?| ARRAY['keyForMs', 'ifExists'] THEN
+    RAISE EXCEPTION 'laboro.submit: keyForMs and ifExists need a key' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
   FOR other IN SELECT CASE jsonb_typeof(o) WHEN 'number' THEN jsonb_build_object('job', o) ELSE o END FROM jsonb_array_elements(coalesce(options -> 'after', '[]')) AS o LOOP
     IF jsonb_typeof(other -> 'job') IS DISTINCT FROM 'number' OR jsonb_typeof(coalesce(other -> 'any', 'false')) <> 'boolean'
        OR other - 'job' - 'any' <> '{}' THEN

@@ -15,7 +15,7 @@ ALTER TABLE laboro.job ADD COLUMN open boolean NOT NULL DEFAULT false;
 ALTER TABLE laboro.job ADD COLUMN changes jsonb;
 `;
 
-export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction, submitChecks, editedJobs];
+export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction, submitChecks, editedJobs, submitChecks];
 
 /** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
