@@ -436,6 +436,11 @@ export class Allocators {
     return (await this.#client.ask("allocators", {}, options)).allocators;
   }
 
+  /** What it would ask for now, with the job script and the batch system's opinion; asks for nothing. `allocator`: one that is not saved. */
+  dryRun(name: string, allocator?: AllocatorInput, options?: CallOptions): Promise<OperationOutput<"allocatorDryRun">> {
+    return this.#client.ask("allocatorDryRun", { allocator: name, ...(allocator && { spec: allocator }) }, options);
+  }
+
   /** What it has done and why, oldest first. */
   async log(name: string, options?: CallOptions): Promise<OperationOutput<"allocatorLog">["lines"]> {
     return (await this.#client.ask("allocatorLog", { allocator: name }, options)).lines;

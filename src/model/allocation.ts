@@ -32,6 +32,8 @@ const RESERVED: readonly (readonly [long: string, short: string, instead: string
   ["parsable", "", "nothing: it is set"],
   ["wait", "W", "nothing: the broker waits"],
   ["test-only", "", "laboro alloc dry-run"],
+  ["clusters", "M", "a broker that runs on that cluster"],
+  ["hold", "H", "laboro alloc pause"],
 ];
 
 const managerArgs = s.mapped(s.list(s.text(1_000), 100), (args, what) => {
@@ -123,9 +125,32 @@ export interface Allocation {
   failed?: true;
 }
 
+export const LOG_KINDS = [
+  "saved",
+  "asked",
+  "queued",
+  "started",
+  "joined",
+  "ended",
+  "requeued",
+  "cancelled",
+  "refused",
+  "failed",
+  "lost",
+  "full",
+  "unreachable",
+  "missing",
+  "taken",
+  "answering",
+  "recovered",
+  "paused",
+  "resumed",
+] as const;
+export type LogKind = (typeof LOG_KINDS)[number];
+
 export interface LogLine {
   readonly at: number;
-  readonly kind: string;
+  readonly kind: LogKind;
   readonly text: string;
   readonly allocation?: number;
 }
@@ -147,7 +172,7 @@ export interface AllocatorState {
   /** Nothing is asked for before this time. */
   notBefore?: number;
   /** The last failure or trouble, until one succeeds. */
-  problem?: { readonly kind: string; readonly at: number; readonly text: string; readonly unseen?: boolean };
+  problem?: { readonly kind: LogKind; readonly at: number; readonly text: string; readonly unseen?: boolean };
   /** What its workers have found on their machines, such as mem. */
   detected?: Readonly<Record<string, number>>;
   readonly allocations: Allocation[];

@@ -76,7 +76,7 @@ describe("laboro alloc", () => {
     expect(shown.replaceAll(process.execPath, "NODE")).toBe(
       `it would ask for 1 allocation now: asks for 1
 not for 1 tasks as of job 1: its workers have 4 slots, and the task needs 8
-by sbatch --parsable --cpus-per-task=4 -p debug --job-name=laboro-short --nodes=2 --ntasks-per-node=1 --time=60 --output=DIR/files/STORE/short.1/output.txt DIR/files/STORE/short.1/job.sh
+by sbatch --parsable --open-mode=append --cpus-per-task=4 -p debug --job-name=laboro-short --nodes=2 --ntasks-per-node=1 --time=60 --output=DIR/files/STORE/short.1/output.txt DIR/files/STORE/short.1/job.sh
 slurm accepts it: Job 1 to start at 2026-01-01T00:00:00 using 1 processors on nodes n1 in partition debug
 
 #!/bin/sh

@@ -129,6 +129,7 @@ describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () =>
     expect(await job.wait({ timeoutMs: PATIENCE_MS })).toBe("succeeded");
     const { allocations } = await client.allocators.get("a");
     expect(allocations.map(({ number }) => number)).toEqual([1]);
+    expect(readFileSync(allocations[0]?.output ?? "", "utf8").match(/has joined/g)).toHaveLength(2);
   });
 
   it("an allocation that is put back and held is cancelled, and another one does the work", {

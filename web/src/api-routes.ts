@@ -27,6 +27,7 @@ export const API_ROUTES = {
   scheduleRun: ["POST", "/schedules/{schedule}/run"],
   scheduleRemove: ["DELETE", "/schedules/{schedule}"],
   allocators: ["GET", "/allocators"],
+  allocatorLog: ["GET", "/allocators/{allocator}/log"],
   allocatorPause: ["POST", "/allocators/{allocator}/pause"],
   allocatorResume: ["POST", "/allocators/{allocator}/resume"],
   allocatorRemove: ["DELETE", "/allocators/{allocator}"],

@@ -13,7 +13,7 @@
  * queue is full, or it takes the nodes of an allocation away before a worker joins. It delays, and never pauses.
  */
 import { shortDuration } from "../../base/format.js";
-import { type Allocation, type Allocator, type AllocatorState, isLive } from "../../model/allocation.js";
+import { type Allocation, type Allocator, type AllocatorState, isLive, type LogKind } from "../../model/allocation.js";
 import type { BatchError, QueueEntry } from "./batch-manager.js";
 
 export interface AllocationRules {
@@ -60,7 +60,7 @@ export function newState(now: number, next = 1): AllocatorState {
   return { created: now, changed: now, next, failures: 0, troubles: 0, allocations: [], log: [] };
 }
 
-export function addLine(state: AllocatorState, at: number, kind: string, text: string, allocation?: number): void {
+export function addLine(state: AllocatorState, at: number, kind: LogKind, text: string, allocation?: number): void {
   state.log.push({ at, kind, text, ...(allocation === undefined ? {} : { allocation }) });
   if (state.log.length > KEPT_LINES) state.log.splice(0, state.log.length - KEPT_LINES);
 }
@@ -94,7 +94,7 @@ export function trouble(
   state: AllocatorState,
   rules: AllocationRules,
   now: number,
-  { kind, message }: Pick<BatchError, "message"> & { readonly kind: string },
+  { kind, message }: Pick<BatchError, "message"> & { readonly kind: LogKind },
   unseen = false,
 ): void {
   const wait = Math.min(rules.maxTroubleMs, rules.troubleMs * 2 ** Math.min(state.troubles, 20));
@@ -221,7 +221,7 @@ class Change {
     }
   }
 
-  #log(kind: string, text: string): void {
+  #log(kind: LogKind, text: string): void {
     addLine(this.#state, this.#now, kind, text, this.#one.number);
   }
 

@@ -81,7 +81,8 @@ export class Slurm implements BatchManager {
 
   command({ name, script, output, timeLimitMs, nodes, slots, args }: AskRequest): readonly string[] {
     return [
-      ...["sbatch", "--parsable", `--cpus-per-task=${slots}`, ...args],
+      // A requeued job writes to the same file.
+      ...["sbatch", "--parsable", "--open-mode=append", `--cpus-per-task=${slots}`, ...args],
       ...[`--job-name=${jobName(name)}`, `--nodes=${nodes}`, ...(nodes > 1 ? ["--ntasks-per-node=1"] : [])],
       // In the name of this file, %j and similar codes stand for numbers.
       ...[`--time=${Math.ceil(timeLimitMs / 60_000)}`, `--output=${output.replaceAll("%", "%%")}`, script],

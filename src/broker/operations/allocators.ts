@@ -7,6 +7,7 @@ import {
   allocatorInput,
   allocatorName,
   isLive,
+  LOG_KINDS,
   MANAGERS,
 } from "../../model/allocation.js";
 import * as s from "../../model/schema.js";
@@ -136,7 +137,7 @@ export const allocatorLog = operation({
   input: named,
   output: s.object({
     lines: s.list(
-      s.object({ at: s.number(), kind: s.text(), text: s.text(4096), allocation: s.optional(s.count()) }),
+      s.object({ at: s.number(), kind: s.choice(...LOG_KINDS), text: s.text(4096), allocation: s.optional(s.count()) }),
       1_000,
     ),
   }),

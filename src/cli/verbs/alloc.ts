@@ -145,7 +145,7 @@ async function showDryRun(
   { json }: Options,
   spec?: Parameters<Client["allocators"]["set"]>[1],
 ): Promise<void> {
-  const found = await client.ask("allocatorDryRun", { allocator, ...(spec && { spec }) });
+  const found = await client.allocators.dryRun(allocator, spec);
   process.exitCode = found.accepted ? 0 : 1;
   if (json === true) {
     printJson(found);

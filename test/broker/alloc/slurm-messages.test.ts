@@ -20,7 +20,7 @@ describe("sbatch", () => {
     const slurm = new SlurmStandIn();
     expect(await new Slurm().ask(REQUEST)).toBe("1");
     expect(slurm.calls("sbatch")).toEqual([
-      "sbatch --parsable --cpus-per-task=4 -p debug --job-name=laboro-short --nodes=1 --time=2 --output=/x/50%%/output.txt /x/short.1/job.sh",
+      "sbatch --parsable --open-mode=append --cpus-per-task=4 -p debug --job-name=laboro-short --nodes=1 --time=2 --output=/x/50%%/output.txt /x/short.1/job.sh",
     ]);
   });
 

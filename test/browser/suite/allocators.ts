@@ -34,7 +34,8 @@ export function describeAllocators(browser: () => Browser): void {
     };
     await act("Pause");
     await row.getByText("is paused").waitFor();
-    await page.getByRole("row", { name: /short\.1.*ended.*CANCELLED/ }).waitFor();
+    await page.getByRole("row", { name: /^short\.1 ended .*CANCELLED/ }).waitFor();
+    await page.getByRole("row", { name: /short\.1 cancelled the allocator is paused/ }).waitFor();
     await act("Resume");
     await row.getByText("active").waitFor();
     await act("Remove");

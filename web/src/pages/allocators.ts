@@ -1,6 +1,6 @@
 /**
- * Allocators: what each has in the queue of its batch system, what it does about waiting work, and its last
- * allocations.
+ * Allocators: what each has in the queue of its batch system, what it does about waiting work, its last allocations
+ * and its log.
  */
 import { type Answer, ask } from "../api.js";
 import { h, set, setChildren, setText } from "../dom.js";
@@ -12,6 +12,7 @@ import { type Column, Table } from "../parts/table.js";
 import { address } from "../route.js";
 
 type Allocator = Answer<"allocators">["allocators"][number];
+type Line = Answer<"allocatorLog">["lines"][number] & { readonly allocator: string };
 type Allocation = Allocator["allocations"][number] & { readonly allocator: string };
 
 const COLUMNS: readonly Column<Allocator>[] = [
@@ -57,6 +58,18 @@ const ALLOCATION_COLUMNS: readonly Column<Allocation>[] = [
   },
   { head: "Reason", wide: true, show: (cell, { reason = "" }) => setText(cell, reason) },
 ];
+
+const LINE_COLUMNS: readonly Column<Line>[] = [
+  { head: "When", show: (cell, { at }) => setText(cell, ago(at)) },
+  {
+    head: "Allocation",
+    show: (cell, { allocator, allocation }) =>
+      setText(cell, allocation === undefined ? allocator : `${allocator}.${allocation}`),
+  },
+  { head: "Line", show: (cell, { kind }) => setText(cell, kind) },
+  { head: "What", wide: true, show: (cell, { text }) => setText(cell, text) },
+];
+const SHOWN_LINES = 50;
 
 const ACTIONS = {
   allocatorPause: {
@@ -109,6 +122,9 @@ export const allocatorsPage: PageFactory = (_, context) => {
   const table = new Table<Allocator>("Allocators", columns, ({ name }) => name, none);
   const key = ({ allocator, number }: Allocation): string => `${allocator}.${number}`;
   const allocations = new Table<Allocation>("Allocations", ALLOCATION_COLUMNS, key, "Nothing has been asked for.");
+  const place = ({ allocator, at, kind, allocation, text }: Line): string =>
+    [allocator, at, kind, allocation, text].join();
+  const log = new Table<Line>("Log", LINE_COLUMNS, place, "Nothing has happened.");
   return {
     title: "Allocators",
     element: h(
@@ -118,9 +134,20 @@ export const allocatorsPage: PageFactory = (_, context) => {
       h("section", { class: "panel flush" }, table.element),
       h("h2", {}, "Allocations"),
       h("section", { class: "panel flush" }, allocations.element),
+      h("h2", {}, "Log"),
+      h("section", { class: "panel flush" }, log.element),
     ),
     refresh: async (signal) => {
       const { allocators } = await ask("allocators", {}, { signal, shared: true });
+      // One that was removed meanwhile has no log.
+      const logs = allocators.map(({ name: allocator }) =>
+        ask("allocatorLog", { allocator }, { signal }).then(
+          ({ lines }) => lines.map((line) => ({ ...line, allocator })),
+          () => [],
+        ),
+      );
+      const lines = (await Promise.all(logs)).flat().sort((a, b) => b.at - a.at);
+      log.update(lines.slice(0, SHOWN_LINES));
       table.update(allocators);
       allocations.update(
         allocators.flatMap(({ name, allocations: all }) =>
