@@ -1,4 +1,5 @@
 /** Starts a worker: its directory, its slots, its link. */
+
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
@@ -8,6 +9,7 @@ import { badInput, LaboroError } from "../base/errors.js";
 import { startFailure } from "../base/files/durable.js";
 import { type Log, SILENT } from "../base/log.js";
 import { SessionId, type WorkerId } from "../model/ids.js";
+import { definedOnly } from "../model/input.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { TaskDefinition, TaskFunction, TaskHandler } from "../model/task-definition.js";
 import { addressesOf, type InProcessBroker, isInProcess } from "../protocols/laboro/broker-address.js";
@@ -242,9 +244,7 @@ function openWorker(options: WorkerOptions): Worker {
     {
       ...{ directory, slots, files, services, capacity, log, now },
       folders: new TaskFolders(dir, options.sentFilesBytes),
-      ...(spool === undefined ? {} : { spool }),
-      ...(lifetime === undefined ? {} : { lifetime }),
-      ...(memory === undefined ? {} : { memory }),
+      ...definedOnly({ spool, lifetime, memory }),
     },
     {
       ...addressesOf(options),

@@ -3,6 +3,7 @@
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
+import { definedOnly } from "../../model/input.js";
 import * as s from "../../model/schema.js";
 import type { JobFilter } from "../../model/store.js";
 import type { Core } from "../core.js";
@@ -69,13 +70,7 @@ function filterOf(given: s.ReadType<typeof listInput>): JobFilter {
   const wantsOpen = state?.some((one) => one === "open" || OPEN_STATES.some((live) => live === one)) === true;
   return {
     ...(state === undefined ? {} : { states: wantsOpen ? [...ended, "open"] : ended }),
-    ...(name === undefined ? {} : { name }),
-    ...(pool === undefined ? {} : { pool }),
-    ...(key === undefined ? {} : { key }),
-    ...(batchKey === undefined ? {} : { batchKey }),
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    ...(createdFrom === undefined ? {} : { createdFrom }),
-    ...(createdBefore === undefined ? {} : { createdBefore }),
+    ...definedOnly({ name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore }),
   };
 }
 

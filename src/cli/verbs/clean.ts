@@ -1,7 +1,9 @@
 /** `laboro clean`: delete ended jobs. */
+
 import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
+import { definedOnly } from "../../model/input.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration, wholeNumber } from "../lib/option-parsers.js";
@@ -63,9 +65,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
       return;
     }
     const input = {
-      ...(olderThan === undefined ? {} : { olderThanMs: olderThan }),
-      ...(keep === undefined ? {} : { keep }),
-      ...(states === undefined ? {} : { states }),
+      ...definedOnly({ olderThanMs: olderThan, keep, states }),
     };
     const { removed } = await client.ask("clean", input);
     printLines(

@@ -1,7 +1,9 @@
 /** `laboro edit` and `laboro close`: change jobs that have not ended, and end the appending of tasks to open ones. */
+
 import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
+import { definedOnly } from "../../model/input.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseTimeLimit, textLike, wholeNumber } from "../lib/option-parsers.js";
 import { changeJobs, OPEN_STATES, parseJobSelector } from "../lib/select-jobs.js";
@@ -34,10 +36,7 @@ export function edit(): Command {
 async function editJobs(text: string, options: EditOptions): Promise<void> {
   const { name, priority, maxRunning, timeLimit, ...broker } = options;
   const changes = {
-    ...(priority === undefined ? {} : { priority }),
-    ...(maxRunning === undefined ? {} : { maxRunning }),
-    ...(timeLimit === undefined ? {} : { timeLimitMs: timeLimit }),
-    ...(name === undefined ? {} : { name }),
+    ...definedOnly({ priority, maxRunning, timeLimitMs: timeLimit, name }),
   };
   if (Object.keys(changes).length === 0)
     throw badInput("nothing to change: give --priority, --max-running, --time-limit or --name");

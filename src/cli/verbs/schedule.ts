@@ -1,8 +1,10 @@
 /** `laboro schedule`: jobs that are submitted at points in time. */
+
 import { Argument, type Command, Option } from "commander";
 import { badInput } from "../../base/errors.js";
 import { shortDuration } from "../../base/format.js";
 import type { Client, ScheduleInfo } from "../../client/client.js";
+import { definedOnly } from "../../model/input.js";
 import { MISSED, OVERLAPS, type ScheduleTimes, scheduleName } from "../../model/schedule.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
@@ -190,11 +192,7 @@ function timesOf(options: Options, whole: boolean): ScheduleTimes {
   const zone = tz ?? (whole && cron !== undefined ? localZone() : undefined);
   const [start, end] = [timeOf(options.start, "--start"), timeOf(options.end, "--end")];
   const times: ScheduleTimes = {
-    ...(cron === undefined ? {} : { cron }),
-    ...(zone === undefined ? {} : { timeZone: zone }),
-    ...(every === undefined ? {} : { everyMs: every }),
-    ...(start === undefined ? {} : { start }),
-    ...(end === undefined ? {} : { end }),
+    ...definedOnly({ cron, timeZone: zone, everyMs: every, start, end }),
     jitterMs: jitter ?? 0,
   };
   return times;

@@ -1,4 +1,5 @@
 /** `laboro worker`: a worker in the foreground. */
+
 import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -7,6 +8,7 @@ import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
 import { dataDirectory, findBroker } from "../../client/find-broker.js";
+import { definedOnly } from "../../model/input.js";
 import { parseAddress, resolveForemanUrl } from "../../protocols/fuq/worker/foreman-http.js";
 import type { ForemanEndpoint } from "../../protocols/fuq/worker/index.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
@@ -188,16 +190,16 @@ async function run(options: Options): Promise<void> {
     slots: options.slots,
     tags: options.tag,
     log: logger(),
-    ...(pool === undefined ? {} : { pool }),
-    ...(reserveRequests === undefined ? {} : { reserveRequests }),
-    ...(minMemory === undefined ? {} : { minMemory }),
+    ...definedOnly({ pool, reserveRequests, minMemory }),
     ...(options.maxLoad === undefined ? {} : { maxLoad: options.maxLoad(availableParallelism()) }),
-    ...(lifetime === undefined ? {} : { lifetimeMs: lifetime }),
-    ...(lifetimeGrace === undefined ? {} : { lifetimeGraceMs: lifetimeGrace }),
-    ...(idleTimeout === undefined ? {} : { idleTimeoutMs: idleTimeout }),
-    ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
-    ...(missingDir === undefined ? {} : { missingDir }),
-    ...(tunnels === undefined ? {} : { tunnels }),
+    ...definedOnly({
+      lifetimeMs: lifetime,
+      lifetimeGraceMs: lifetimeGrace,
+      idleTimeoutMs: idleTimeout,
+      cancelGraceMs: cancelGrace,
+      missingDir,
+      tunnels,
+    }),
     onJoined: () => {
       if (!everJoined || reportedUnreachable) printLines(`worker ${name} has joined`);
       everJoined = true;

@@ -1,6 +1,8 @@
 /** Options of `run` and `submit` about time: delay, keys, retries, how long a job is kept. */
+
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
+import { definedOnly } from "../../../model/input.js";
 import { IF_EXISTS, type IfExists } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
 import { decimal, parseDuration, parseKeep, parseTime, textLike } from "../option-parsers.js";
@@ -81,12 +83,14 @@ export function exitCode(code: number, text: string): number {
 function retryOf(options: TimeOptions & { readonly retries?: number }): Pick<Submission, "retry"> {
   const { retryWait, retryFactor, retryMax, retryJitter, retryOn, neverOn } = options;
   const retry = {
-    ...(retryWait === undefined ? {} : { waitMs: retryWait }),
-    ...(retryFactor === undefined ? {} : { factor: retryFactor }),
-    ...(retryMax === undefined ? {} : { maxMs: retryMax }),
-    ...(retryJitter === undefined ? {} : { jitter: retryJitter }),
-    ...(retryOn === undefined ? {} : { on: retryOn }),
-    ...(neverOn === undefined ? {} : { never: neverOn }),
+    ...definedOnly({
+      waitMs: retryWait,
+      factor: retryFactor,
+      maxMs: retryMax,
+      jitter: retryJitter,
+      on: retryOn,
+      never: neverOn,
+    }),
   };
   if (Object.keys(retry).length === 0) return {};
   if (options.retries === undefined)
@@ -103,12 +107,6 @@ export function timesOf(
     throw badInput("--key-for and --if-exists go with --key only");
   return {
     ...retryOf(options),
-    ...(delayMs === undefined ? {} : { delayMs }),
-    ...(at === undefined ? {} : { at }),
-    ...(key === undefined ? {} : { key }),
-    ...(keyFor === undefined ? {} : { keyForMs: keyFor }),
-    ...(ifExists === undefined ? {} : { ifExists }),
-    ...(keep === undefined ? {} : { keepMs: keep }),
-    ...(keepFailed === undefined ? {} : { keepFailedMs: keepFailed }),
+    ...definedOnly({ delayMs, at, key, keyForMs: keyFor, ifExists, keepMs: keep, keepFailedMs: keepFailed }),
   };
 }

@@ -6,11 +6,13 @@
  *   leaving   LEAVING has come: nothing new is assigned, its close is an orderly stop
  *   closed    the core has been informed; late messages are dropped
  */
+
 import { now } from "../../../base/clock.js";
 import { asLaboroError, badMessage } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { AssignedRange, AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type JobId, RequestId } from "../../../model/ids.js";
+import { definedOnly } from "../../../model/input.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { OutputChunk } from "../../../model/store.js";
 import { configFor, type MachineLoad, readSettings } from "../../../model/worker-settings.js";
@@ -253,9 +255,7 @@ export class WorkerSession implements WorkerPort {
     const { timeLimitMs, timeLimitPercent, timeRequestMs, outputCap, relay } = limits;
     const taskLimits = {
       outputCap,
-      ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
-      ...(timeLimitPercent === undefined ? {} : { timeLimitPercent }),
-      ...(timeRequestMs === undefined ? {} : { timeRequestMs }),
+      ...definedOnly({ timeLimitMs, timeLimitPercent, timeRequestMs }),
       ...(relay === true ? { relay } : {}),
     };
     this.#connection.send({
