@@ -198,7 +198,7 @@ export interface WorkerState {
   grace?: Timer;
 }
 
-export interface ShareLevel {
+interface ShareLevel {
   readonly level: number;
   /** The value of `uses` when it was set. */
   readonly at: number;

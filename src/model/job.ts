@@ -182,7 +182,7 @@ export const isParked = (spec: JobSpec): boolean =>
   spec.notBefore !== undefined && spec.after.length === 0 && !endsAtOnce(spec);
 
 /** A job without tasks ends with its submission. */
-export const endsAtOnce = ({ count, open }: JobSpec): boolean => count === 0 && open !== true;
+const endsAtOnce = ({ count, open }: JobSpec): boolean => count === 0 && open !== true;
 
 /** A spec with the changes since its submission. */
 export function currentSpec(

@@ -47,7 +47,7 @@ export const MAX_PATH = 4096;
 const MAX_HEADER = 8 * MAX_PATH;
 
 /** Why a path cannot be used in a folder; undefined if it can. */
-export function pathFault(path: string): string | undefined {
+function pathFault(path: string): string | undefined {
   if (path === "" || path.includes("\0")) return "is no name of a file";
   if (path.startsWith("/")) return "is absolute: give it relative to the current directory";
   if (path.split("/").some((part) => part === "" || part === "." || part === ".."))
@@ -110,7 +110,7 @@ export function encodeHeader({ path, size, executable }: ReturnedFile): Buffer {
 }
 
 /** What the reader of returned files does with them. */
-export interface FileSink {
+interface FileSink {
   begin(file: ReturnedFile): void;
   bytes(part: Uint8Array): void;
   /** The file is complete. `sha256` is its digest at the worker. */

@@ -16,7 +16,7 @@ export interface ListedTask extends Partial<Omit<TaskView, "state" | "index" | "
   readonly entry?: Bytes;
 }
 
-export interface TaskFilter {
+interface TaskFilter {
   readonly states: readonly TaskState[];
   /** Only tasks with these indices. */
   readonly indices?: Ranges;

@@ -25,7 +25,7 @@ export interface LocalBroker {
 }
 
 /** What else decides whether the worker starts a task. */
-export type MachineLimits = Pick<WorkerOptions, "minMemory" | "maxLoad">;
+type MachineLimits = Pick<WorkerOptions, "minMemory" | "maxLoad">;
 
 const TRIES = 50;
 const PAUSE_MS = 100;

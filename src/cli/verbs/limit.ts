@@ -102,7 +102,7 @@ async function listLimits(options: ListOptions): Promise<void> {
 }
 
 /** The rule of a limit in words. */
-export const ruleText = ({ running, rate }: LimitRule): string =>
+const ruleText = ({ running, rate }: LimitRule): string =>
   [
     ...(running === undefined ? [] : [`at most ${formatCount(running)} running`]),
     ...(rate === undefined ? [] : [`at most ${formatCount(rate.starts)} starts in ${formatDuration(rate.intervalMs)}`]),

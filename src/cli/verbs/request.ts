@@ -1,4 +1,5 @@
 /** `laboro request`: ask a service. */
+import { buffer } from "node:stream/consumers";
 import { Command, Option } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
@@ -35,7 +36,7 @@ export function request(): Command {
 
 async function run(service: string, body: string | undefined, options: Options): Promise<void> {
   const { timeout: timeoutMs, retry = false, pool } = options;
-  const bytes = body === "-" ? await readAll() : Buffer.from(body ?? "");
+  const bytes = body === "-" ? await buffer(process.stdin) : Buffer.from(body ?? "");
   await withBroker(options, async (client) => {
     const answer = await client
       .request(service, bytes, { timeoutMs, retry, ...(pool && { pool }) })
@@ -48,10 +49,4 @@ async function run(service: string, body: string | undefined, options: Options):
     // Otherwise the shell prompt would follow on the same line.
     if (process.stdout.isTTY && answer.length > 0 && answer.at(-1) !== 0x0a) process.stdout.write("\n");
   });
-}
-
-async function readAll(): Promise<Buffer> {
-  const parts: Buffer[] = [];
-  for await (const part of process.stdin) parts.push(part as Buffer);
-  return Buffer.concat(parts);
 }

@@ -3,6 +3,7 @@
 import { rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";
+import { buffer } from "node:stream/consumers";
 import { Command, Option } from "commander";
 import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
@@ -209,7 +210,7 @@ export function request(): Command {
 
 async function runRequest(service: string, body: string | undefined, options: RequestOptions): Promise<void> {
   const { broker, other, timeout: timeoutMs, connectTimeout: connectTimeoutMs, retry = false, curve } = options;
-  const bytes = body === "-" ? await readAll() : Buffer.from(body ?? "");
+  const bytes = body === "-" ? await buffer(process.stdin) : Buffer.from(body ?? "");
   const client = new Scale0Client({ broker, others: other, connectTimeoutMs, ...curveOf(curve) });
   try {
     const answer = await client.request(service, bytes, { timeoutMs, retry }).catch((cause: unknown) => {
@@ -223,12 +224,6 @@ async function runRequest(service: string, body: string | undefined, options: Re
   } finally {
     await client.close();
   }
-}
-
-async function readAll(): Promise<Buffer> {
-  const parts: Buffer[] = [];
-  for await (const part of process.stdin) parts.push(part as Buffer);
-  return Buffer.concat(parts);
 }
 
 const CURVE_HELP = "file with CURVE keys, written by laboro keys new NAME; for a broker that requires them";

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { errnoOf } from "../../base/errors.js";
 import { quote } from "../../model/shell-command-list.js";
 
-export interface GuardianOptions {
+interface GuardianOptions {
   readonly shell: readonly [string, ...string[]];
   /** Where the agent's folder of pipes is created. */
   readonly parent: string;

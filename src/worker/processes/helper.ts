@@ -21,14 +21,14 @@ import { signalGroup, whenGroupGone } from "./guardian.js";
 import { OutputPipe, OutputPipes } from "./output-pipes.js";
 import { ReportReader, type ShellPipes, type TaskReport } from "./script.js";
 
-export interface HelperOptions {
+interface HelperOptions {
   /** Made for this shell; holds its pipes. */
   readonly dir: string;
   readonly shell: readonly [string, ...string[]];
   readonly env: NodeJS.ProcessEnv;
 }
 
-export interface HelperEvents {
+interface HelperEvents {
   ready(output: OutputPipes): void;
   output(stream: OutputStream, bytes: Buffer): void;
   report(report: TaskReport): void;

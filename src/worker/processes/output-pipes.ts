@@ -22,7 +22,7 @@ const shared = Buffer.allocUnsafeSlow(65_536);
  */
 const MAX_IN_PIPE = 1_048_576;
 
-export type PipeState = "clear" | "held";
+type PipeState = "clear" | "held";
 
 export class OutputPipe {
   private readonly path: string;

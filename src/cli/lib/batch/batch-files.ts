@@ -276,7 +276,7 @@ export class ResultFiles {
 }
 
 /** The entry of a task, with its tabs. */
-export type LabelOf = (index: number) => string | undefined;
+type LabelOf = (index: number) => string | undefined;
 
 function resultFileName(value: string, number: number): string {
   const name = value.replaceAll("\\", "\\\\").replaceAll("\t", "\\t").replaceAll("\n", "\\n").replaceAll("/", "\\_");

@@ -98,7 +98,7 @@ const OPTIONS = [
 ].flatMap((option) => ["-o", option]);
 
 /** The ssh command with its own options: LABORO_SSH, split at blanks. */
-export function sshCommand(env: NodeJS.ProcessEnv = process.env): readonly [string, ...string[]] {
+function sshCommand(env: NodeJS.ProcessEnv = process.env): readonly [string, ...string[]] {
   const [file = "ssh", ...args] = (env.LABORO_SSH ?? "").split(/\s+/).filter((word) => word !== "");
   return [file, ...args];
 }

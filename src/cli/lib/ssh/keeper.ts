@@ -24,7 +24,7 @@ export interface KeptMachine extends HostStatus {
   readonly brokers: readonly string[];
 }
 
-export type KeeperRequest =
+type KeeperRequest =
   | { readonly ask: "start"; readonly hosts: readonly SshHost[]; readonly env: SshEnv; readonly options: StartOptions }
   | { readonly ask: "list" }
   | { readonly ask: "stop"; readonly hosts: readonly string[] | "all"; readonly finish: boolean };

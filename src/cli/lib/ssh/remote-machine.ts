@@ -47,7 +47,7 @@ export interface Facts {
   readonly tunnels: string;
 }
 
-export interface WorkerLook {
+interface WorkerLook {
   readonly pid?: number;
   readonly state: "starting" | "joined" | "waiting" | "ended";
   /** The last line of its log that says something about its state. */

@@ -31,7 +31,7 @@ export function checkArchive(archive: string | undefined): { readonly archive?: 
 }
 
 /** What changed for the user; undefined for what he expects. */
-export function changeText({ host, state, reason = "" }: HostStatus, before: HostState): string | undefined {
+function changeText({ host, state, reason = "" }: HostStatus, before: HostState): string | undefined {
   if (state === "failed") return `${host} is not used: ${reason}`;
   if (state === "cut") return `${host}: ${reason}; trying again`;
   if (state === "joined" && before === "cut") return `${host} is back`;

@@ -214,7 +214,7 @@ export function makeAppend(
   return { entries: entries ?? splitColumns(readEntries("-", delimiterOf(options), "::::"), options.colsep) };
 }
 
-export function readJsonItems(file: string): Bytes[] {
+function readJsonItems(file: string): Bytes[] {
   let value: unknown;
   try {
     value = JSON.parse(readInput(file, "--from-json").toString());

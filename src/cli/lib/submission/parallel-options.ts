@@ -80,7 +80,7 @@ const OLD_HALTS: Readonly<Record<string, string>> = {
   ...{ "0": "never", "1": "soon,fail=1", "2": "now,fail=1", "-1": "soon,success=1", "-2": "now,success=1" },
 };
 
-export function parseHalt(text: string): HaltOption {
+function parseHalt(text: string): HaltOption {
   const long = OLD_HALTS[text] ?? text.replace(/^\d+%$/, "soon,fail=$&");
   const [, never, when, on, amount, percent] =
     /^(?:(never(?:,.*)?)|(now|soon),(fail|success|done)=(\d{1,9})(%?))$/.exec(long) ?? [];
@@ -197,12 +197,7 @@ export function nameColumns(
 }
 
 /** How many values of the list a task gets; undefined if an entry is one value. */
-export function valuesPerTask({
-  maxArgs,
-  maxReplaceArgs,
-  maxLines,
-  contextReplace,
-}: ParallelOptions): number | undefined {
+function valuesPerTask({ maxArgs, maxReplaceArgs, maxLines, contextReplace }: ParallelOptions): number | undefined {
   const [size, ...more] = [maxArgs, maxReplaceArgs, maxLines].filter((given) => given !== undefined);
   if (more.length > 0) throw badInput("-n, -N and -L exclude each other: each says how many values a task gets");
   return size ?? (contextReplace === true ? Number.POSITIVE_INFINITY : undefined);

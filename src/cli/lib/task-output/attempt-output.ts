@@ -135,7 +135,7 @@ export interface TaskAttempt {
 }
 
 /** Repeats `act`, with a new client where necessary, after the broker has disconnected. */
-export type WithRetry = <T>(act: (client: Client) => Promise<T>) => Promise<T>;
+type WithRetry = <T>(act: (client: Client) => Promise<T>) => Promise<T>;
 
 export interface OutputSource {
   readonly job: number;
