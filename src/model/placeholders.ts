@@ -12,7 +12,7 @@
  */
 import { badInput } from "../base/errors.js";
 import { shellWord } from "../base/format.js";
-import { type Bytes, PLACEHOLDER, type Recipe, type Several } from "./recipe.js";
+import { type Bytes, outputPaths, PLACEHOLDER, type Recipe, type Several } from "./recipe.js";
 import { quote } from "./shell-command-list.js";
 import { findPlaceholders, type Quoting, type ShellPlaceholder } from "./shell-line.js";
 import { checkedPath } from "./task-files.js";
@@ -221,7 +221,8 @@ export function checkPlaceholders(recipe: Recipe, entries: readonly Bytes[] | un
   const first = recipe.array?.[0]?.first;
   const known = entries ?? (first === undefined ? undefined : [String(first)]);
   if (known === undefined) {
-    const missing = placeholderForms(argv, shell).find((form) => columnOf(form) === 1);
+    const forms = [...placeholderForms(argv, shell), ...placeholderForms(outputPaths(recipe), false)];
+    const missing = forms.find((form) => columnOf(form) === 1);
     if (missing !== undefined) throw badInput(`${missing} stands for an entry, and the job has no entries`);
   }
   const line = argv.at(-1);

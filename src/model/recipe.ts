@@ -26,9 +26,19 @@ export const PLACEHOLDER = /\{(?:([#%])|([1-9]\d{0,3})?(\.|\/\/|\/\.|\/)?)\}/;
  */
 export type Several = "joined" | "repeated";
 
+/** Files at the worker that get the output instead of the broker, with placeholders. `output` is for both streams. */
+export interface OutputFiles {
+  readonly output?: string;
+  readonly stdout?: string;
+  readonly stderr?: string;
+}
+
+export const outputPaths = ({ output, stdout, stderr }: OutputFiles): readonly string[] =>
+  [output, stdout, stderr].filter((path) => path !== undefined);
+
 /** What a task does: run a command, run a script that is sent to the worker, or call a service. */
 export type Recipe =
-  | {
+  | (OutputFiles & {
       readonly kind: "command";
       /** If `placeholders` is set, placeholders (placeholders.ts) are replaced for each task. */
       readonly argv: readonly Bytes[];
@@ -48,8 +58,8 @@ export type Recipe =
       readonly stdin?: Uint8Array;
       /** Its tasks run in a folder of their own, so it has no `dir`. */
       readonly files?: TaskFiles;
-    }
-  | {
+    })
+  | (OutputFiles & {
       readonly kind: "script";
       readonly content: Uint8Array;
       /** The extension of the file, `.sh` or `.m`. It selects the interpreter if there is no #! line. */
@@ -62,7 +72,7 @@ export type Recipe =
       readonly stdin?: Uint8Array;
       /** Its tasks run in a folder of their own, so it has no `dir`. */
       readonly files?: TaskFiles;
-    }
+    })
   | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array };
 
 /**
@@ -77,11 +87,12 @@ export function kindOf(recipe: Recipe): TaskKind {
   return recipe.kind === "command" && isNumbered(recipe) ? "numbered" : recipe.kind;
 }
 
-function isNumbered({ argv, placeholders, shell, env, stdin, dir }: Extract<Recipe, { kind: "command" }>): boolean {
+function isNumbered(recipe: Extract<Recipe, { kind: "command" }>): boolean {
+  const { argv, placeholders, shell, env, stdin, dir } = recipe;
   const [program, number] = argv;
   if (argv.length !== 2 || number !== "{#}" || placeholders !== true) return false;
   if (typeof program !== "string" || PLACEHOLDER.test(program)) return false;
-  const bare = env === undefined || Object.keys(env).length === 0;
+  const bare = (env === undefined || Object.keys(env).length === 0) && outputPaths(recipe).length === 0;
   return shell !== true && bare && stdin === undefined && typeof dir === "string";
 }
 
@@ -205,6 +216,19 @@ const files = s.mapped(
   },
 );
 
+const outputPath = (what: string) =>
+  s.optional(
+    s.described(
+      s.text(4096),
+      `a file at the worker that gets ${what} instead of the broker; with placeholders, {job} and {attempt}`,
+    ),
+  );
+export const outputFiles = {
+  output: outputPath("all output"),
+  stdout: outputPath("the standard output"),
+  stderr: outputPath("the standard error"),
+};
+
 /** Directory, environment and input of a process. */
 const processFields = {
   several: s.optional(
@@ -217,6 +241,7 @@ const processFields = {
   dir: s.optional(s.argument()),
   env: s.optional(environment),
   stdin: s.optional(s.bytes()),
+  ...outputFiles,
   files: s.optional(s.described(files, "files that are sent to the worker and returned from it")),
 };
 
@@ -253,6 +278,8 @@ const recipeKinds = { command, script, call };
 export const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
   if (given.kind !== "call" && given.files !== undefined && given.dir !== undefined)
     throw unexpectedValue(`${what}.dir`, "none beside files: such a task runs in a folder of its own", given.dir);
+  if (given.kind !== "call" && given.output !== undefined && (given.stdout ?? given.stderr) !== undefined)
+    throw unexpectedValue(`${what}.output`, "none beside stdout and stderr, which it is both of", given.output);
   if (given.kind !== "command") return given;
   if (given.argv.length === 0 || given.argv[0]?.length === 0)
     throw unexpectedValue(`${what}.argv`, "a command", "nothing");

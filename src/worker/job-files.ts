@@ -4,7 +4,8 @@ import { basename, dirname, join } from "node:path";
 import { errnoOf, LaboroError } from "../base/errors.js";
 import { writeFully } from "../base/files/durable.js";
 import type { JobId } from "../model/ids.js";
-import { expandLine, expandWords } from "../model/placeholders.js";
+import { redirection } from "../model/output-files.js";
+import { expandLine, expandWords, type TaskValues } from "../model/placeholders.js";
 import {
   type Bytes,
   hasShebang,
@@ -53,8 +54,9 @@ export class JobFiles {
     const { recipe } = job;
     const task = withEntry(prefetched, recipe);
     const number = taskNumber(job, task.index);
+    const values = { number, entry: task.entry, slot: acquired.slot + 1, several: recipe.several };
     return {
-      argv: this.#argv(recipe, task, number, acquired.slot + 1),
+      argv: [...redirection(recipe, { ...values, ...task }), ...this.#argv(recipe, task, values)],
       env: { ...this.#pushedEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, number, acquired) },
       ...(recipe.dir === undefined ? {} : { dir: this.#existing(recipe.dir) }),
       ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(task.job, `${task.job}.stdin`, recipe.stdin) }),
@@ -66,8 +68,7 @@ export class JobFiles {
     return isMissing ? this.#missingDir : dir;
   }
 
-  #argv(recipe: ProcessRecipe, task: PrefetchedTask, number: number, slot: number): readonly Bytes[] {
-    const values = { number, entry: task.entry, slot, several: recipe.several };
+  #argv(recipe: ProcessRecipe, task: PrefetchedTask, values: TaskValues): readonly Bytes[] {
     if (recipe.kind === "script") {
       if (isMatlab(recipe)) {
         return ["/bin/sh", "-c", `exec ${matlabLine(this.#file(task.job, `laboro_${task.job}.m`, recipe.content), 1)}`];

@@ -293,6 +293,41 @@ describe("laboro submit --stdout and --stderr", () => {
     expect([read("prog.7"), (await shop.client.job(2).info()).name]).toEqual(["prog 7\n", "sh"]);
   });
 
+  it("do not change the command that is shown, and are shown beside it", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await shop.laboro([
+      "submit",
+      "--dir",
+      shop.dir,
+      "--output",
+      "{job}/{#}.{attempt}",
+      "echo {} | tr a b",
+      ":::",
+      "a",
+      "c",
+    ]);
+    expect(await shop.client.job(1).wait()).toBe("succeeded");
+    expect(readFileSync(join(shop.dir, "1/2.1"), "utf8")).toBe("c\n");
+    const { stdout } = await shop.laboro(["status", "1"]);
+    expect(stdout).toMatch(/ {2}command +echo \{\} \| tr a b\n/);
+    expect(stdout).toMatch(/ {2}output +\{job\}\/\{#\}\.\{attempt\}\n/);
+    expect((await shop.client.ask("task", { job: 1, index: 0 })).command).toBe("echo a | tr a b");
+  });
+
+  it("are written by scripts as well", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const script = join(shop.dir, "work.sh");
+    writeFileSync(script, 'echo "$1 out"; echo err >&2; exit 3\n');
+    const files = ["--stdout", "s-{}.out", "--stderr", "s-{}.err"];
+    await shop.laboro(["submit", "--dir", shop.dir, ...files, "--script", script, "{}", ":::", "a b"]);
+    expect(await shop.client.job(1).wait()).toBe("failed");
+    expect(await shop.client.job(1).results().next()).toMatchObject({ value: { code: 3, outputBytes: 0 } });
+    const read = (name: string) => readFileSync(join(shop.dir, name), "utf8");
+    expect([read("s-a b.out"), read("s-a b.err")]).toEqual(["a b out\n", "err\n"]);
+  });
+
   it("of one alone leaves the other to laboro, and of both the same makes one file", async () => {
     const shop = await openCliShop();
     shop.worker();

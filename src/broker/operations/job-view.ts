@@ -6,7 +6,7 @@ import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type Job, type Limits, NO_OUTPUT_CAP } from "../../model/job.js";
 import { amount, haltRule, retry } from "../../model/job-input.js";
 import { MAX_LIMITS_OF_JOB } from "../../model/limit.js";
-import { ALL, type Bytes, type Recipe, sentFile } from "../../model/recipe.js";
+import { ALL, type Bytes, outputFiles, type Recipe, sentFile } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { MAX_FILES, MAX_PATH, type TaskFiles } from "../../model/task-files.js";
 import { numbersOf } from "../../model/task-numbers.js";
@@ -33,6 +33,7 @@ const recipeView = s.object({
   shell: s.optional(s.flag()),
   several: s.optional(s.choice("joined", "repeated")),
   log: s.optional(s.text(4096)),
+  ...outputFiles,
   array: s.optional(s.list(stride, 10_000)),
   dir: s.optional(s.argument()),
   env: s.optional(s.record(s.argument())),

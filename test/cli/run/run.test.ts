@@ -105,6 +105,10 @@ describe("laboro run", () => {
       stdout: "",
     });
     expect(lines("line.1")).toEqual(["IT'S"]);
+    const shown = ["--output", "log.{#}", "--joblog", "jobs", "echo {} | cat", ":::", "a b"];
+    expect((await run("--dry-run", ...shown)).stdout).toBe("echo 'a b' | cat\n");
+    await run(...shown);
+    expect(lines("jobs")[1]).toMatch(/\techo 'a b' \| cat$/);
   });
 
   it("ships a script", async () => {

@@ -57,6 +57,20 @@ describe("a task as a script for a runner", () => {
     expect(resStatusOf(bad.raw)).toBe("failure");
   });
 
+  it("writes its output to the files that it names", () => {
+    const files = { stdout: "{job}/{#}-{}", stderr: "err.{attempt}" };
+    const shell = ["echo {}; echo oops >&2; exit 4"];
+    const task = { entry: "it's", attempt: 2 };
+    writeFileSync(join(dir, "err.2"), "before");
+    const line = run({ kind: "command", argv: shell, shell: true, placeholders: true, dir, ...files }, task);
+    expect(line).toMatchObject({ output: "", exit: 4, completed: true });
+    const read = (name: string) => readFileSync(join(dir, name), "utf8");
+    expect([read("7/3-it's"), read("err.2"), read("err.2~1")]).toEqual(["it's\n", "oops\n", "before"]);
+    const content = Buffer.from("echo $1; echo oops >&2");
+    const script = run({ kind: "script", content, type: ".sh", args: ["{}"], output: "both", dir }, task);
+    expect([script.exit, script.output, read("both")]).toEqual([0, "", "it's\noops\n"]);
+  });
+
   it("is read the same in pieces of any size", () => {
     const recipe: ProcessRecipe = { kind: "command", argv: ["sh", "-c", "echo RES:failed; echo; exit 4"] };
     for (const pieces of [1, 2, 3, 7, 50, 10_000]) {

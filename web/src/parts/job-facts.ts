@@ -77,6 +77,8 @@ export function factsOf(job: Job, rates: RateEstimate): Child[] {
   add("Pool", job.poolPaused === true ? `${job.pool}, paused` : job.pool);
   if (job.open === true) add("Open", "takes more tasks");
   if (recipe.dir !== undefined) add("Directory", h("span", { class: "mono" }, decodeText(recipe.dir)));
+  for (const name of ["output", "stdout", "stderr"] as const)
+    if (recipe[name] !== undefined) add(`Writes ${name} to`, h("span", { class: "mono" }, recipe[name]));
   const names = Object.keys(recipe.env ?? {}).concat(recipe.envNames ?? []);
   if (names.length > 0) add("Environment", h("span", { class: "mono" }, names.sort().join(" ")));
   if (job.service !== undefined) add("Service", job.service);

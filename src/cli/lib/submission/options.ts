@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Submission } from "../../../model/job-input.js";
 import { checkPlaceholders, columnOf, placeholderForms } from "../../../model/placeholders.js";
-import type { Bytes, Recipe } from "../../../model/recipe.js";
+import type { Bytes, OutputFiles, Recipe } from "../../../model/recipe.js";
 import { type Strides, strideTotal } from "../../../model/task-numbers.js";
 import {
   collect,
@@ -30,7 +30,7 @@ import {
   refuseOtherBytes,
   splitColumns,
 } from "./entries.js";
-import { addOutputFileOptions, filesOf, type OutputFiles } from "./output-files.js";
+import { addOutputFileOptions, filesOf } from "./output-files.js";
 import {
   ENTRY_AS_LINE,
   EVAL_ENTRY,

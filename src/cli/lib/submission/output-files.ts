@@ -1,22 +1,12 @@
-/**
- * Output of tasks in files at the worker: --output for all of it, --stdout and --stderr for a part. A shell around the
- * command redirects it, so it works at workers of every protocol. Output in files is not sent to the broker.
- *
- * Files of `run` and `submit`: files sent with a job, and files that its tasks return.
- */
+/** Files of `run` and `submit`: those that get the output of tasks, what is sent with a job and what its tasks return. */
 import { type Command, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
 import { describeFiles } from "../../../client/task-files.js";
 import { expandPaths, type TaskValues } from "../../../model/placeholders.js";
+import type { OutputFiles } from "../../../model/recipe.js";
 import { taskNumber } from "../../../model/task-numbers.js";
 import { collect, textLike } from "../option-parsers.js";
 import type { ParsedSubmission, SubmissionOptions } from "./options.js";
-
-export interface OutputFiles {
-  readonly output?: string;
-  readonly stdout?: string;
-  readonly stderr?: string;
-}
 
 const OUTPUT_FILES = ["output", "stdout", "stderr"] as const;
 
@@ -24,7 +14,7 @@ export const addOutputFileOptions = (command: Command): Command =>
   command
     .option(
       "--output <path>",
-      "write each task's output to this file at the worker; may have placeholders; makes the folder",
+      "write each task's output to this file at the worker; may have placeholders, {job} and {attempt}; makes the folder",
       textLike("out/{#}.txt"),
     )
     .option("--stdout <path>", "the same for the standard output alone", textLike("out/{#}.txt"))
@@ -33,56 +23,6 @@ export const addOutputFileOptions = (command: Command): Command =>
 /** The options that are given, with their paths. */
 export const filesOf = (options: OutputFiles): readonly (readonly [name: string, path: string])[] =>
   OUTPUT_FILES.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]] as const]));
-
-interface Redirection {
-  /** The files, each once. */
-  readonly files: readonly string[];
-  /** Of the variables with the files. */
-  readonly to: string;
-}
-
-function redirectionOf({ output, stdout, stderr }: OutputFiles): Redirection | undefined {
-  if (output !== undefined && (stdout ?? stderr) !== undefined)
-    throw badInput("--output is for all output: it excludes --stdout and --stderr");
-  const both = output ?? (stdout === stderr ? stdout : undefined);
-  if (both !== undefined) return { files: [both], to: '> "$laboro_to1" 2>&1' };
-  if (stdout === undefined) return stderr === undefined ? undefined : { files: [stderr], to: '2> "$laboro_to1"' };
-  if (stderr === undefined) return { files: [stdout], to: '> "$laboro_to1"' };
-  return { files: [stdout, stderr], to: '> "$laboro_to1" 2> "$laboro_to2"' };
-}
-
-/** Creates the folder. An earlier attempt's file is kept beside the new one: `FILE~1` for the first. */
-const PREPARE =
-  `case $laboro_to in ?*/*) mkdir -p -- "\${laboro_to%/*}" || exit;; esac; ` +
-  `if [ "\${LABORO_ATTEMPT:-1}" -gt 1 ] && [ -f "$laboro_to" ]; then ` +
-  `mv -f -- "$laboro_to" "$laboro_to~$(expr "$LABORO_ATTEMPT" - 1)" || exit; fi`;
-
-const prepareAll = (files: readonly string[]): string =>
-  files.map((_, i) => `laboro_to=$laboro_to${i + 1}; ${PREPARE}`).join("; ");
-
-export function lineIntoFiles(line: string, given: OutputFiles): string {
-  const redirection = redirectionOf(given);
-  if (redirection === undefined) return line;
-  const { files, to } = redirection;
-  const assigned = files.map((file, i) => `laboro_to${i + 1}="${file.replace(/["$`\\]/g, "\\$&")}"`).join("; ");
-  return `${assigned}; ${prepareAll(files)}; { ${line}\n} ${to}`;
-}
-
-/** Redirects the output of a program by a shell. */
-export function intoFiles(argv: readonly string[], given: OutputFiles): readonly string[] {
-  const redirection = redirectionOf(given);
-  if (redirection === undefined) return argv;
-  const { files, to } = redirection;
-  const assigned = files.map((_, i) => `laboro_to${i + 1}=$${i + 1}`).join("; ");
-  return [
-    "/bin/sh",
-    "-c",
-    `${assigned}; shift ${files.length}; ${prepareAll(files)}; exec "$@" ${to}`,
-    "sh",
-    ...files,
-    ...argv,
-  ];
-}
 
 export interface FileOptions extends Pick<SubmissionOptions, "dir"> {
   readonly send: readonly string[];

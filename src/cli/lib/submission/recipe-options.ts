@@ -4,7 +4,7 @@ import { badInput } from "../../../base/errors.js";
 import type { Recipe, Several } from "../../../model/recipe.js";
 import { readInput } from "./entries.js";
 import type { SubmissionOptions } from "./options.js";
-import { filesOf, intoFiles, lineIntoFiles } from "./output-files.js";
+import { filesOf } from "./output-files.js";
 import { processPrefix } from "./parallel-options.js";
 
 export function recipeOf(
@@ -23,7 +23,13 @@ export function recipeOf(
     const [body] = command;
     return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
   }
+  if (options.output !== undefined && (options.stdout ?? options.stderr) !== undefined)
+    throw badInput("--output is for all output: it excludes --stdout and --stderr");
+  for (const [name, path] of filesOf(options))
+    if (several !== undefined && /^\{[./]*\}$/.test(path))
+      throw badInput(`--${name} ${path}: a task has several values; name one, as in {1}.out`);
   const processOptions = {
+    ...Object.fromEntries(filesOf(options)),
     ...(several === undefined ? {} : { several }),
     dir: options.dir ?? process.cwd(),
     ...(options.env.length === 0 ? {} : { env: environmentOf(options.env) }),
@@ -31,7 +37,6 @@ export function recipeOf(
   };
   if (options.script !== undefined) {
     const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
-    if (file !== undefined) throw badInput(`--${file} cannot be used with --script: let the script write the file`);
     return {
       kind: "script",
       content: readInput(options.script, "--script"),
@@ -41,16 +46,13 @@ export function recipeOf(
     };
   }
   if (command.length === 0 || command[0] === "") throw badInput("there is no command to run");
-  for (const [name, path] of filesOf(options))
-    if (several !== undefined && /^\{[./]*\}$/.test(path))
-      throw badInput(`--${name} ${path}: a task has several values; name one, as in {1}.out`);
   const log = options.log === undefined ? {} : { log: options.log };
   const [line = ""] = filled;
   if (!isLine) {
-    const argv = [...processPrefix(options), ...intoFiles(filled, options)];
+    const argv = [...processPrefix(options), ...filled];
     return { kind: "command", argv, placeholders: true, ...log, ...processOptions };
   }
-  const argv = [...processPrefix(options, "/bin/sh"), lineIntoFiles(line, options)];
+  const argv = [...processPrefix(options, "/bin/sh"), line];
   return { kind: "command", argv, placeholders: true, shell: true, ...log, ...processOptions };
 }
 
@@ -63,7 +65,7 @@ export function jobName(
   if (name !== undefined) return { name };
   if (script !== undefined) return { name: basename(script) };
   const [first] = command;
-  const isFirst = filesOf(options).length === 0 && processPrefix(options, isLine ? "/bin/sh" : undefined).length === 0;
+  const isFirst = processPrefix(options, isLine ? "/bin/sh" : undefined).length === 0;
   return isFirst || first === undefined ? {} : { name: first.slice(0, 200) };
 }
 

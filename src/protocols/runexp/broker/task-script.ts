@@ -11,10 +11,12 @@
  * task that prints its own script does not print the line.
  */
 import { badInput } from "../../../base/errors.js";
-import { expandLine, expandWords, placeholderForms } from "../../../model/placeholders.js";
+import { redirection } from "../../../model/output-files.js";
+import { expandLine, expandWords, placeholderForms, type TaskValues } from "../../../model/placeholders.js";
 import {
   type Bytes,
   interpreterOf,
+  outputPaths,
   type ProcessRecipe,
   type ScriptRecipe,
   shellOf,
@@ -119,26 +121,32 @@ function teeInto(pattern: string, number: number): string[] {
   ];
 }
 
-function commandOf(recipe: ProcessRecipe, { number, entry }: TaskParameters): string {
+function commandOf(recipe: ProcessRecipe, task: TaskParameters): string {
+  const { number, entry } = task;
   const values = { number, entry, several: recipe.several };
   refuseSlot(recipe);
+  const before = redirection(recipe, { ...values, ...task }).map((word) => quote(word));
+  return [...before, ...commandWords(recipe, values)].join(" ");
+}
+
+function commandWords(recipe: ProcessRecipe, values: TaskValues): readonly string[] {
   if (recipe.kind === "script") {
     const args = expandWords(recipe.args ?? [], values).map((word) => quote(word));
-    return [...interpreterOf(recipe), '"$laboro_dir/script"', ...args].join(" ");
+    return [...interpreterOf(recipe), '"$laboro_dir/script"', ...args];
   }
   const line = recipe.argv.at(-1);
   if (recipe.shell === true && line !== undefined) {
     const words = [...shellOf(recipe), recipe.placeholders === true ? expandLine(line, values) : line];
-    return words.map((word) => quote(word)).join(" ");
+    return words.map((word) => quote(word));
   }
   const argv = recipe.placeholders === true ? expandWords(recipe.argv, values) : recipe.argv;
-  return argv.map((word) => quote(word)).join(" ");
+  return argv.map((word) => quote(word));
 }
 
 function refuseSlot(recipe: ProcessRecipe): void {
   const words = recipe.kind === "script" ? (recipe.args ?? []) : recipe.placeholders === true ? recipe.argv : [];
   const shell = recipe.kind === "command" && recipe.shell === true;
-  if (placeholderForms(words, shell).includes("{%}"))
+  if ([...placeholderForms(words, shell), ...placeholderForms(outputPaths(recipe), false)].includes("{%}"))
     throw badInput("{%} cannot be used at a runexp runner, which does not tell its threads apart");
 }
 
@@ -177,8 +185,13 @@ function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number 
 
 /** The script unchanged; directory and variables are set in MATLAB's own language. */
 function matlabScript(recipe: ScriptRecipe): TaskScript {
-  if ((recipe.args?.length ?? 0) > 0 || recipe.array !== undefined || recipe.stdin !== undefined) {
-    throw badInput("a .m script at a runexp runner takes no arguments and no input");
+  if (
+    (recipe.args?.length ?? 0) > 0 ||
+    recipe.array !== undefined ||
+    recipe.stdin !== undefined ||
+    outputPaths(recipe).length > 0
+  ) {
+    throw badInput("a .m script at a runexp runner takes no arguments, no input and no files for its output");
   }
   const quoted = (bytes: Bytes): string => `'${latin1(bytes, "text").replaceAll("'", "''")}'`;
   const before = Object.entries(recipe.env ?? {}).map(([name, value]) => `setenv('${name}', ${quoted(value)}); `);
