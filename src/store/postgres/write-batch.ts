@@ -18,7 +18,7 @@ import { put } from "./operations/put.js";
 import { rerun } from "./operations/rerun.js";
 import { schedule } from "./operations/schedule.js";
 import { replace, settle } from "./operations/settle.js";
-import { submit } from "./operations/submit.js";
+import { submit, wholeClaimsOf } from "./operations/submit.js";
 import { type BatchContext, type IndexedWrite, type SingleOp, type Stage, StageProgress, stagesOf } from "./stages.js";
 import { numberArray, OWN_EPOCH, owned, textArray } from "./statements.js";
 
@@ -90,13 +90,15 @@ function copied(write: Write): Write {
 const AWAITED: ReadonlySet<Write["op"]> = new Set(["edit", "rerun", "release", "schedule", "promote"]);
 
 async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
-  const { submits, settles, replaces, claims, leases, singles } = stage;
+  const { submits, settles, replaces, leases, singles } = stage;
+  const whole = wholeClaimsOf(stage);
+  const claims = stage.claims.filter((one) => whole.get(one.write.from) !== one);
   const stageProgress = new StageProgress();
   const pending: Promise<void>[] = [];
   const begin = <T>(list: readonly T[], operation: () => Promise<void>): void => {
     if (list.length > 0) pending.push(operation());
   };
-  begin(submits, () => submit(batch, submits));
+  begin(submits, () => submit(batch, submits, whole));
   begin(settles, () => settle(batch, stageProgress, settles));
   begin(replaces, () => replace(batch, stageProgress, replaces));
   begin(claims, () => claim(batch, claims));

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { TaskRangeId } from "../../../src/model/ids.js";
-import { ANN, BOB, type Broker, NOW, newRangeId, result, results, waiting } from "./kit.js";
+import type { JobSpec } from "../../../src/model/job.js";
+import { ANN, BOB, type Broker, NOW, newRangeId, request, result, results, waiting } from "./kit.js";
 
 export function describeTaskRanges(broker: () => Broker): void {
   it("leases from the cursor until the job is used up", async () => {
@@ -13,6 +14,38 @@ export function describeTaskRanges(broker: () => Broker): void {
     expect(second.mayLease).toBe(false);
     expect(await broker().lease(job.id, 5)).toEqual({ op: "lease", job: job.id, taskRanges: [], mayLease: false });
     expect((await broker().job(job)).cursor).toBe(10);
+  });
+
+  it("claims all tasks, or some, of jobs that are submitted in the same batch, and loses claims of jobs that were there before", async () => {
+    const before = await broker().submit({ count: 1, idempotencyKey: "twice" }, 1);
+    const submit = (over: Partial<JobSpec>, entries: string[]) => {
+      const job = request({ ...over, count: entries.length });
+      return { op: "submit" as const, job, lease: entries.length, rangeId: newRangeId(), entries };
+    };
+    const claim = (from: TaskRangeId, last: number, worker = ANN) =>
+      ({ op: "claim", from, rangeId: newRangeId(), first: 0, last, attempt: 1, worker }) as const;
+    const [whole, part, again] = [
+      submit({}, ["a"]),
+      submit({}, ["b", "c"]),
+      submit({ idempotencyKey: "twice" }, ["d"]),
+    ];
+    const claims = [claim(whole.rangeId, 0), claim(part.rangeId, 0, BOB), claim(again.rangeId, 0)] as const;
+    const answers = await broker().store.commit([whole, part, again, ...claims], NOW);
+    expect(answers).toMatchObject([
+      { op: "submit", taskRange: { id: whole.rangeId, first: 0, last: 0, attempt: 0 } },
+      { op: "submit", taskRange: { id: part.rangeId, first: 0, last: 1, attempt: 0 } },
+      { op: "duplicate", job: before.job.id },
+      { op: "claim", lost: false, entries: ["a"] },
+      { op: "claim", lost: false, entries: ["b"] },
+      { op: "claim", lost: true },
+    ]);
+    const [made] = answers;
+    if (made?.op !== "submit") throw new Error("it was not made");
+    const { rangeId } = claims[0];
+    const settled = { op: "settle", job: made.job.id, rangeId, results: [result(0)], empty: true } as const;
+    expect(await broker().write(settled)).toMatchObject({ lost: false, progress: { ended: "succeeded" } });
+    expect(await broker().write({ op: "release", rangeId: whole.rangeId })).toMatchObject({ lost: true });
+    expect(await broker().write({ op: "release", rangeId: part.rangeId })).toMatchObject({ lost: false });
   });
 
   it("leases given-back task ranges that are due before the cursor, in task order", async () => {

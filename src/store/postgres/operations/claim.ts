@@ -68,18 +68,27 @@ export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"
     const taskRange = found.get(from);
     if (taskRange !== undefined && !isAtAnEnd(taskRange, cut)) refuse(from, taskRange, cut);
   }
-  const wanted: { readonly at: number; readonly job: JobId; readonly range: Range }[] = [];
-  for (const { at, write } of writes) {
-    const { op, from, first, last } = write;
-    const taskRange = found.get(from);
-    const lost = taskRange === undefined || !reaches(taskRange, cuts.get(from) ?? write);
-    batch.writeResults[at] = { op, lost };
-    if (!lost && taskRange.hasEntries) wanted.push({ at, job: taskRange.job, range: { first, last } });
-  }
   // One after the other, because claims next to each other often need the same chunk of entries: it is read once.
-  for (const { at, job, range } of wanted) {
-    batch.writeResults[at] = { op: "claim", lost: false, entries: await batch.entries.read(job, range, batch.session) };
+  for (const one of writes) {
+    const taskRange = found.get(one.write.from);
+    const reached = taskRange !== undefined && reaches(taskRange, cuts.get(one.write.from) ?? one.write);
+    const reading = claimed(batch, one, reached ? taskRange.job : undefined, taskRange?.hasEntries === true);
+    if (reading !== undefined) await reading;
   }
+}
+
+/** The answer to a claim of tasks of this job; it is lost without one. Resolves when the entries have been read, if there are any. */
+export function claimed(
+  batch: BatchContext,
+  { at, write }: IndexedWrite<"claim">,
+  job: JobId | undefined,
+  hasEntries: boolean,
+): Promise<void> | undefined {
+  batch.writeResults[at] = { op: "claim", lost: job === undefined };
+  if (job === undefined || !hasEntries) return undefined;
+  return batch.entries.read(job, write, batch.session).then((entries) => {
+    batch.writeResults[at] = { op: "claim", lost: false, entries };
+  });
 }
 
 function cutsOf(writes: readonly IndexedWrite<"claim">[]): Map<TaskRangeId, Cut> {

@@ -1,12 +1,12 @@
 /** New jobs, each one row however many tasks it has; and which job has a key. */
 import { pack } from "msgpackr";
 import { LaboroError } from "../../../base/errors.js";
-import type { JobId } from "../../../model/ids.js";
+import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { isParked, type Job, jobEnd, newJob } from "../../../model/job.js";
 import { ALL_TASKS } from "../../../model/ranges.js";
 import type { Progress, TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
-import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
+import type { BatchContext, IndexedWrite, Stage, WriteOf } from "../stages.js";
 import {
   addToJobCounters,
   booleanArray,
@@ -20,6 +20,7 @@ import {
   validText,
 } from "../statements.js";
 import { CANCEL, totalsOf } from "./cancel.js";
+import { claimed } from "./claim.js";
 
 /**
  * An ended job keeps its key until its time is over and another job requests it. $1 keys, $2 now. In the same order at
@@ -73,15 +74,16 @@ async function takeKey(
 }
 
 /**
- * $1 now; $2 the specs, concatenated; $3 to $22 the jobs. A job whose key or idempotency key is taken is not created.
+ * $1 now; $2 the specs, concatenated; $3 to $24 the jobs, with the workers that claim what is granted. A job whose key
+ * or idempotency key is taken is not created.
  */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],
     $12::int[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::float8[], $18::float8[], $19::boolean[], $20::float8[],
-    $21::float8[], $22::boolean[])
+    $21::float8[], $22::boolean[], $23::text[], $24::int[])
   AS a (id, start, length, name, pool, batch_key, count, has_entries, held, granted, range_id, bytes, idempotency_key, key, key_for_ms,
-    not_before, relative, keep_ms, keep_failed_ms, open)),
+    not_before, relative, keep_ms, keep_failed_ms, open, worker, attempt)),
 jobs AS (
   INSERT INTO laboro.job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor, key, has_key, key_for_ms,
     open)
@@ -98,8 +100,8 @@ states AS (
   SELECT id, ${OWN_EPOCH}, CASE WHEN count = 0 AND NOT open THEN $1::float8 END, CASE WHEN count = 0 AND NOT open THEN 0 END, not_before, relative, keep_ms, keep_failed_ms
   FROM made),
 task_ranges AS (
-  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
-  SELECT range_id, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM made WHERE granted > 0),
+  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, worker, epoch)
+  SELECT range_id, id, 0, granted - 1, attempt, 0, 0, 0, worker, ${OWN_EPOCH} FROM made WHERE granted > 0),
 sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM made WHERE bytes > 0),
 summed AS (${addToJobCounters("sized")})
 SELECT id FROM made`;
@@ -118,15 +120,37 @@ SELECT id, idempotency_key AS key FROM laboro.job WHERE idempotency_key = ANY($1
 /** How often a key may be taken by other brokers between two statements. */
 const MAX_TRIES = 100;
 
-export async function submit(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
+/** By the task range of a submission: the claim of all of it in the same stage. Its task range is made claimed. */
+export type WholeClaims = ReadonlyMap<TaskRangeId, IndexedWrite<"claim">>;
+
+const NO_CLAIMS: WholeClaims = new Map();
+
+export function wholeClaimsOf({ submits, claims }: Pick<Stage, "submits" | "claims">): WholeClaims {
+  if (submits.length === 0 || claims.length === 0) return NO_CLAIMS;
+  const found = new Map<TaskRangeId, IndexedWrite<"claim">>();
+  const granted = new Map(submits.map(({ write }) => [write.rangeId, grantedTo(write)]));
+  for (const one of claims) {
+    const { from, first, last, limits } = one.write;
+    if (first === 0 && last + 1 === granted.get(from) && limits === undefined) found.set(from, one);
+  }
+  return found;
+}
+
+const grantedTo = ({ lease, job }: WriteOf<"submit">): number => Math.max(0, Math.min(lease, job.count));
+
+export async function submit(
+  batch: BatchContext,
+  writes: readonly IndexedWrite<"submit">[],
+  claims: WholeClaims = NO_CLAIMS,
+): Promise<void> {
   const [one] = writes;
   const { key, ifExists, idempotencyKey } = one?.write.job ?? {};
-  if (one === undefined || key === undefined || ifExists !== "replace") return insertJobs(batch, writes);
+  if (one === undefined || key === undefined || ifExists !== "replace") return insertJobs(batch, writes, claims);
   const before = idempotencyKey === undefined ? [] : await findSubmitted(batch, [idempotencyKey]);
-  if (before.length > 0) return insertJobs(batch, writes);
+  if (before.length > 0) return insertJobs(batch, writes, claims);
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const replaced = await takeKey(batch, key, submitted(batch, one.write).id);
-    await insertJobs(batch, writes);
+    await insertJobs(batch, writes, claims);
     const result = batch.writeResults[one.at];
     if (result?.op === "submit" && replaced !== undefined) batch.writeResults[one.at] = { ...result, replaced };
     // Otherwise another broker has made a job with the key meanwhile, which is to be replaced as well.
@@ -142,7 +166,11 @@ const findSubmitted = ({ session }: BatchContext, keys: readonly string[]): Prom
 const keyVanished = (): LaboroError =>
   new LaboroError("LABORO_STORE_UNAVAILABLE", "the job that has a key was changed while it was looked for");
 
-async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
+async function insertJobs(
+  batch: BatchContext,
+  writes: readonly IndexedWrite<"submit">[],
+  claims: WholeClaims,
+): Promise<void> {
   const specs = new ConcatenatedBytes();
   const entries = new ConcatenatedBytes();
   const chunks: { readonly job: number; readonly first: number; readonly last: number }[] = [];
@@ -156,7 +184,8 @@ async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"su
     }
     // The first of them are likely to be handed out next.
     if (own.length > 0) batch.entries.add(job.id, own.slice(0, 4));
-    return { ...job, rangeId: write.rangeId, bytes: own.reduce((sum, { bytes }) => sum + bytes.length, 0) };
+    const { rangeId, worker, attempt = 0 } = claims.get(write.rangeId)?.write ?? { rangeId: write.rangeId };
+    return { ...job, rangeId, worker, attempt, bytes: own.reduce((sum, { bytes }) => sum + bytes.length, 0) };
   });
   const keys = jobs.flatMap(({ key }) => (key === undefined ? [] : [key]));
   const sent: Promise<unknown>[] = [];
@@ -181,6 +210,8 @@ async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"su
     ...numberColumns(jobs, "keepMs"),
     numberArray(jobs.map(({ keepMs, keepFailedMs = keepMs }) => keepFailedMs ?? null)),
     booleanArray(jobs.map(({ open }) => open === true)),
+    ...textColumns(jobs, "worker"),
+    ...numberColumns(jobs, "attempt"),
   ]);
   sent.push(making);
   if (chunks.length > 0) {
@@ -190,11 +221,12 @@ async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"su
     ];
     sent.push(batch.session.send(INSERT_ENTRIES, [entries.bytes, ...lists]));
   }
-  const ids = jobs.flatMap(({ idempotencyKey }) => (idempotencyKey === undefined ? [] : [idempotencyKey]));
-  const finding = ids.length === 0 ? [] : findSubmitted(batch, ids);
   const holding = keys.length === 0 ? [] : batch.session.send<KeyHolder>(KEY_HOLDERS, [textArray(keys)]);
-  const [made, found, holders] = await Promise.all([making, finding, holding, ...sent]);
+  const [made, holders] = await Promise.all([making, holding, ...sent]);
   const madeIds = new Set(made.map(({ id }) => id));
+  const others = jobs.filter(({ id }) => !madeIds.has(id));
+  const ids = others.flatMap(({ idempotencyKey }) => (idempotencyKey === undefined ? [] : [idempotencyKey]));
+  const found = ids.length === 0 ? [] : await findSubmitted(batch, ids);
   const before = new Map(found.map(({ id, key }) => [key, id]));
   const holderOfKey = new Map(holders.map(({ id, key }) => [key, id]));
   writes.forEach(({ at, write }) => {
@@ -209,13 +241,18 @@ async function insertJobs(batch: BatchContext, writes: readonly IndexedWrite<"su
     // It was removed between the two statements.
     else throw keyVanished();
   });
+  for (const { write } of writes) {
+    const whole = claims.get(write.rangeId);
+    const { id, hasEntries } = submitted(batch, write);
+    const reading = whole && claimed(batch, whole, madeIds.has(id) ? id : undefined, hasEntries);
+    if (reading !== undefined) await reading;
+  }
 }
 
 function submitted(batch: BatchContext, write: WriteOf<"submit">): Job {
   const id = batch.jobNumbers.get(write);
   if (id === undefined) throw new LaboroError("LABORO_INTERNAL", "a submission has no number");
-  const granted = Math.max(0, Math.min(write.lease, write.job.count));
-  return newJob(write.job, id, write.entries !== undefined, granted, batch.now);
+  return newJob(write.job, id, write.entries !== undefined, grantedTo(write), batch.now);
 }
 
 function firstTaskRange({ id, cursor }: Job, { rangeId }: WriteOf<"submit">): TaskRange | undefined {
