@@ -1,9 +1,9 @@
-/** This package: where it is, its version, its files. */
+/** This package: its folder, version and files. */
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-/** Defined in the worker bundle: its version, because no package.json is beside it. */
+/** The version, defined in the worker bundle, which has no package.json beside it. */
 declare const WORKER_BUNDLE: string;
 
 /** True in the worker bundle: one file, with no package around it. */
@@ -22,7 +22,7 @@ export function packageVersion(): string {
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }
 
-/** The file of a thread. Compiled modules have it beside them; the bundle and the sources use the bundle's file. */
+/** The file of a thread. Compiled modules have it beside them. The bundle and the sources use the bundle's file. */
 export function threadFile(name: string, module: string): URL {
   const beside = new URL(name, module);
   return existsSync(beside) ? beside : new URL(`dist/bundle/${name.replace(/js$/, "cjs")}`, packageRoot());

@@ -61,7 +61,7 @@ export class DelayedJobs {
     return notBefore - (delayMs === undefined ? this.#clock.current : this.#clock.steady);
   }
 
-  /** How many there are, of all brokers. Where it takes long to count them, not those of this moment. */
+  /** The number of delayed jobs, of all brokers. If counting takes long, the number may be out of date. */
   async count(): Promise<number> {
     const begun = now();
     if (begun >= this.#counted.until) {

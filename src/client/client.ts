@@ -436,7 +436,10 @@ export class Allocators {
     return (await this.#client.ask("allocators", {}, options)).allocators;
   }
 
-  /** What it would ask for now, with the job script and the batch system's opinion; asks for nothing. `allocator`: one that is not saved. */
+  /**
+   * The request that it would make now, with the job script and the batch system's opinion. Requests nothing.
+   * `allocator`: one that is not saved.
+   */
   dryRun(name: string, allocator?: AllocatorInput, options?: CallOptions): Promise<OperationOutput<"allocatorDryRun">> {
     return this.#client.ask("allocatorDryRun", { allocator: name, ...(allocator && { spec: allocator }) }, options);
   }

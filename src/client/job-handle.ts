@@ -15,8 +15,8 @@ export type JobInfo = OperationOutput<"job">;
 type ListedTask = OperationOutput<"tasks">["tasks"][number];
 
 /**
- * How a task ended. After `state === "succeeded"`, `value` is what its handler returned, empty where a program ran;
- * else `thrown` is what it threw, and `error` one line for people.
+ * How a task ended. If it succeeded, `value` is what its handler returned, empty for a program. Otherwise `thrown` is
+ * what it threw, and `error` one line for people.
  */
 export type TaskResult<Output = Buffer> = Omit<ListedTask, "value" | "state"> &
   Pick<EndedTask, "output"> &

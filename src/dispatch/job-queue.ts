@@ -229,19 +229,19 @@ function releasePending(out: Decisions, job: JobState): void {
   job.mayLease = true;
 }
 
-/** Releases what counts against limits and cannot run now. */
+/** Releases tasks that count against limits and cannot run now. */
 export function releaseLimited(state: State, out: Decisions, job: JobState): void {
   if (!isLimitedByStore(state, job.job.limits)) return;
   if (!isOpen(job)) releaseWaiting(state, out, job);
   else if (job.pending.size > 0) releasePending(out, job);
 }
 
-// Jobs of equal priority share slots. Each job carries the sum of the slots it was given, and the smallest sum goes
-// first: the order of deficit round robin without its rounds. A job that begins to wait has no claim to the slots of
-// the time before, so it begins at the level of the job served last by a worker that could have served it. Levels are
-// kept per signature, because the sums of jobs that never share a worker cannot be compared.
+// Jobs of equal priority share slots. Each job has the sum of the slots that it was given, and the smallest sum is
+// served first: the order of deficit round robin without its rounds. A job that starts to wait has no claim to slots of
+// the past. So it starts at the level of the job served last by a worker that could have served it. Levels are kept per
+// signature, because the sums of jobs that never share a worker cannot be compared.
 
-/** The job begins to wait: level with those that it will compete with. */
+/** A job that starts to wait gets the current share level, so that it does not overtake all others. */
 function raiseToShareLevel(job: JobState): void {
   wake(job.signature);
   job.served = Math.max(job.served, job.signature.shareLevels.get(job.job.priority)?.level ?? 0);
@@ -262,14 +262,14 @@ export function mergeShareLevels(signature: Signature, worker: WorkerState): voi
     if (share.at >= (signature.shareLevels.get(priority)?.at ?? 0)) signature.shareLevels.set(priority, share);
 }
 
-/** Tasks came back that never ran. The caller puts the job in its place again. */
+/** Tasks returned that never ran. The caller reindexes the job. */
 export function refund(job: JobState, count: number): void {
   job.served = Math.max(0, job.served - count * job.job.requirement.needs.slots);
 }
 
 /**
- * A signature has its first worker. What waits for it has had nothing while that worker served others, and would have
- * the worker to itself until it caught up.
+ * A signature has its first worker. Jobs that wait for it got nothing while that worker served others, and would have
+ * the worker to themselves until they caught up.
  */
 export function copyShareLevels(signature: Signature, worker: WorkerState): void {
   for (const [priority, share] of worker.shareLevels) {

@@ -41,8 +41,8 @@ export const signatureOfJob = (state: State, job: Demands): Signature =>
 const MAX_RECENT_ENDS = 10_000;
 
 /**
- * Restores the state from the store. Workers that hold tasks have the grace period, from now, to come back. `ends` says
- * how jobs ended that others wait for: the broker may have died before it applied these ends.
+ * Restores the state from the store. Workers with tasks have the grace period, from now, to reconnect. `ends`: the ends
+ * of jobs that others wait for, because the broker may have died before it applied them.
  */
 export function onOpened(
   state: State,
@@ -73,7 +73,7 @@ export function onOpened(
 /** Jobs that have ended. */
 export type Finished = Pick<ReadonlySet<JobId>, "has">;
 
-/** A job was stored. `finished` are the jobs of its `after` that have ended as it wants. */
+/** A job was stored. `finished`: the jobs of its `after` that have ended as required. */
 export function onJobAdded(
   state: State,
   out: Decisions,
@@ -96,7 +96,7 @@ export function onJobAdded(
   releaseIfNoWorker(state, out, entered);
 }
 
-/** A job that it waits for may have ended, and not as wanted, while this one was on its way to the store. */
+/** A job that it depends on may have ended otherwise while this one was being stored. */
 function applyDependencyEnds(state: State, out: Decisions, job: JobState): void {
   for (const after of job.job.after) {
     const end = state.recentEnds.get(after.job);
@@ -149,7 +149,8 @@ function countPriority(state: State, priority: number, more: number): void {
 }
 
 /**
- * A delayed job that waits for other jobs as well is known here meanwhile. Once tasks were granted, its time has come.
+ * A delayed job that also waits for other jobs is known here before its time. Once tasks were granted, its time has
+ * come.
  */
 export const waitsInDispatch = ({ notBefore, after, cursor }: Job): boolean =>
   notBefore !== undefined && after.length > 0 && cursor === 0;
@@ -202,14 +203,14 @@ export function onGranted(
   releaseIfNoWorker(state, out, job);
 }
 
-/** All that was granted waits for tasks of other jobs. */
+/** All granted tasks wait for tasks of other jobs. */
 const isStalled = (job: JobState): boolean =>
   job.pending.size > 0 &&
   job.ready === 0 &&
   [...job.pending].every((range) => releasedOf(job.each, range).length === 0);
 
 /**
- * Drops claims of tasks that wait in the store: their worker has moved to another broker, which released them. The
+ * Drops claims of tasks that wait in the store: their worker has moved to another broker, which released them, and the
  * message about it has not arrived here yet.
  */
 function dropMovedClaims(state: State, out: Decisions, job: JobState, { first, last }: TaskRange): void {
@@ -234,7 +235,7 @@ export function onHold(state: State, out: Decisions, id: JobId, held: boolean, n
   onRemoteHold(state, out, id, held, now);
 }
 
-/** The same, where another broker has stored it. */
+/** Like `onHold`, for a hold that another broker has stored. */
 export function onRemoteHold(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
@@ -243,7 +244,7 @@ export function onRemoteHold(state: State, out: Decisions, id: JobId, held: bool
   placeWork(state, out, now);
 }
 
-/** No task of the pool is started until it goes on: `paused` is absent then. */
+/** No task of the pool is started until it is resumed (`paused` is undefined). */
 export function onPoolPaused(
   state: State,
   out: Decisions,
@@ -278,7 +279,7 @@ export function onJobEdited(state: State, out: Decisions, job: Job, now: number)
   state.now = now;
   const before = known.job;
   const { signature } = known;
-  // The order of what follows changes with the priority.
+  // The priority determines the order of the following changes.
   signature.jobs.remove(known);
   updateNeedsLease(state, known, false);
   known.job = job;
@@ -292,12 +293,12 @@ export function onJobEdited(state: State, out: Decisions, job: Job, now: number)
   const { maxRunning, timeLimitMs } = job.limits;
   const limited = maxRunning !== before.limits.maxRunning;
   if (limited && before.limits.maxRunning === undefined) beginRunShares(known);
-  // What has not started starts under the new limits.
+  // Tasks that have not started start under the new limits.
   if (limited || timeLimitMs !== before.limits.timeLimitMs)
     for (const worker of workersOf(known)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
   if (limited) mayLeaseJobAgain(state, known);
   reindexJob(state, known);
-  // Tasks that were leased without the limit may be too many.
+  // More tasks may be leased than the limit permits.
   if (limited && state.shared) releaseWaiting(state, out, known);
   leaseMore(state, out, known);
   placeWork(state, out, now);
@@ -317,7 +318,7 @@ export function onProgress(state: State, out: Decisions, id: JobId, progress: Pr
   else if (!again) checkHalt(state, out, job);
 }
 
-/** A job was added while it was being stored, and the store refused it: it is removed again. */
+/** The store refused a job that was already added: it is removed. */
 export function onJobRefused(state: State, out: Decisions, id: JobId, now: number): void {
   const job = state.jobs.get(id);
   if (job !== undefined) endJob(state, out, job, "cancelled", now);
@@ -366,7 +367,7 @@ function cancelDependant(state: State, out: Decisions, job: JobState, other: Job
   onCancel(state, out, job.id, all, why);
 }
 
-/** These task ranges belong to another broker now: drop them without telling anyone. */
+/** These task ranges belong to another broker now. They are dropped without telling anyone. */
 export function onTaskRangesLost(state: State, out: Decisions, lost: ReadonlySet<TaskRangeId>, now: number): void {
   const freed = new Set<WorkerState>();
   for (const job of state.jobs.values()) {

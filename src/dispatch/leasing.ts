@@ -1,20 +1,20 @@
 /**
- * How many tasks a broker leases from a store that it shares. Leased tasks wait for this broker's workers alone, so it
- * leases what they will soon use and no more; otherwise workers of other brokers would be idle meanwhile:
+ * How many tasks a broker leases from a shared store. Only this broker's workers run leased tasks, so it leases what
+ * they will soon use and no more. Otherwise workers of other brokers would be idle. It leases:
  *
- * - of a job with short tasks, half a second of work for the workers here, before its queue is empty;
- * - of any other job, and of one of which no task has ended yet, as many as fit into the free slots now. Without free slots the
- *   job is marked as `needsLease` and considered again when slots become free;
- * - of such jobs, half a second of work more where tasks with the same demands have been short lately. A job of one task never has a
- *   mean of its own. When workers of other brokers are idle, these tasks are given back;
- * - a few, even without free slots, of a job that has to compete here: other jobs of no higher priority wait, or a wide task needs a
- *   reserved worker. A job without waiting tasks is in no order and would never get its turn;
- * - of jobs with limits no more than fit into the free slots, and one of a signature that has to compete here: what is leased counts against
- *   the limit at all brokers. So tasks with a limit that wait for tasks of another job are released at once, and their job leases again when
- *   some of those have ended.
+ * - for a job with short tasks, half a second of work for the workers here, before its queue is empty;
+ * - for other jobs, and jobs without an ended task: as many tasks as there are free slots now. Without free slots the job
+ *   is marked as `needsLease` and considered again when slots become free;
+ * - for such jobs, half a second of work more if tasks with the same requirements were short lately. A job of one task
+ *   never has a mean of its own. When workers of other brokers are idle, these tasks are released;
+ * - a few tasks, even without free slots, for a job that has to compete here: other jobs of no higher priority wait, or a
+ *   wide task needs a reserved worker. A job without waiting tasks is in no queue and would never get its turn;
+ * - for jobs with limits no more than fit into the free slots, and one task of a signature that has to compete here:
+ *   leased tasks count against the limit at all brokers. So tasks with a limit that wait for tasks of another job are
+ *   released at once, and their job leases again when some of those have ended.
  *
- * Jobs that need a lease get one in their order, as long as the leases that are under way leave room. So many small
- * jobs are leased in one batch, and of large ones one at a time.
+ * Jobs that need a lease get one in their order, as long as pending leases leave room. So many small jobs are leased in
+ * one batch, and large ones one at a time.
  */
 import type { Job } from "../model/job.js";
 import { countOf } from "../model/ranges.js";

@@ -14,7 +14,7 @@ import type { JobState, Reservation, Signature, State, WorkerState } from "./sta
 
 /** Unused signatures that are kept: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
-/** An unused signature is dormant after one change for each of its workers, and so many more. */
+/** An unused signature becomes dormant after one change for each of its workers, plus this many. */
 const DORMANT_AFTER = 8;
 
 /**

@@ -92,7 +92,7 @@ function setStanding(state: State, out: Decisions, name: string, standing: Stand
   }
 }
 
-/** Clears the record of the workers with this name. False where there was none. */
+/** Clears the record of the workers with this name. False if there was none. */
 export function onForgive(state: State, out: Decisions, name: string, now: number): boolean {
   const known = state.standings.delete(name);
   out.writes.push({ op: "put", bucket: STANDING_BUCKET, key: name, value: null });

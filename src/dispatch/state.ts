@@ -141,7 +141,7 @@ export interface WorkerProfile {
   readonly taskKinds?: readonly TaskKind[];
   /** How long it may be disconnected, if not the broker's usual time. */
   readonly graceMs?: number;
-  /** Where it connects from. */
+  /** The address from which it connects. */
   readonly address?: string;
   /** Why it takes no tasks at the moment. */
   readonly paused?: string;

@@ -1,6 +1,6 @@
 /**
- * Allocators. Each asks a batch system for allocations, jobs of that system that run workers, while work waits that they could do. An
- * allocator is one small text in the store, under its name: what was asked for, its last allocations, and its log.
+ * Allocators. Each asks a batch system for allocations (jobs of that system that run workers) while suitable work
+ * waits. An allocator is one small text in the store, under its name: its spec, its last allocations, and its log.
  */
 import { unexpectedValue } from "./input.js";
 import { DEFAULT_POOL } from "./recipe.js";
@@ -104,7 +104,7 @@ export type AllocatorSpec = s.ReadType<typeof allocatorInput> & { readonly dir: 
 
 export const ALLOCATION_STATES = ["asking", "queued", "running", "ended"] as const;
 
-/** One job of the batch system. Times are those of the broker that noticed. */
+/** One job of the batch system. Times are by the clock of the broker that noticed. */
 export interface Allocation {
   readonly number: number;
   state: (typeof ALLOCATION_STATES)[number];
@@ -209,7 +209,7 @@ const marginOf = ({ timeLimitMs }: AllocatorSpec): number =>
 /** A worker takes no more tasks when so much of its allocation has passed. */
 export const lifetimeOf = (spec: AllocatorSpec): number => spec.timeLimitMs - marginOf(spec);
 
-/** After that, those that it has may run on for so long. */
+/** After that, its allocations may run for this long. */
 export const lifetimeGraceOf = (spec: AllocatorSpec): number => marginOf(spec) - STOP_MS;
 
 export const isLive = ({ state }: Allocation): boolean => state !== "ended";

@@ -164,7 +164,7 @@ export interface Job extends JobSpec {
   readonly hasEntries: boolean;
   /** Tasks below this index have been granted to a broker at least once. */
   readonly cursor: number;
-  /** Tasks for which a cancel was requested. They end as cancelled, whatever result arrives. */
+  /** Tasks for which a cancel was requested. They end as cancelled whatever their results are. */
   readonly cancels: Ranges;
   /** Why the broker cancelled the rest. */
   readonly reason?: string;

@@ -23,8 +23,8 @@ export interface Outcome {
   /** The maximum memory of its processes together, in bytes. Measured for tasks of a second or longer. */
   readonly peakMemory?: number;
   /**
-   * The whole output of the attempt, in order, 1 to `SMALL_OUTPUT` bytes in all. Only of an attempt that ended within
-   * `SMALL_OUTPUT_MS` of its start, and of which no output was sent before its end.
+   * The whole output of the attempt, in order, 1 to `SMALL_OUTPUT` bytes in all. Only if the attempt ended within
+   * `SMALL_OUTPUT_MS` of its start and no output was sent before its end.
    */
   readonly output?: readonly SmallOutput[];
   /**

@@ -5,7 +5,7 @@
 import { expandWords, type TaskValues } from "./placeholders.js";
 import type { Bytes, OutputFiles } from "./recipe.js";
 
-/** Makes the folder. What an earlier attempt wrote stays beside the new file: `FILE~1` of the first. */
+/** Creates the folder. An earlier attempt's file is kept beside the new one: `FILE~1` for the first. */
 const PREPARE =
   `case $to in ?*/*) mkdir -p -- "\${to%/*}" || exit;; esac; ` +
   `if [ "\${LABORO_ATTEMPT:-1}" -gt 1 ] && [ -f "$to" ]; then ` +

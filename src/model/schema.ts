@@ -17,7 +17,7 @@ export interface Schema<Read, Written = Read> {
   fromText?(text: string): unknown;
   /** May be absent from an object. */
   readonly optional?: boolean;
-  /** The reader fills in a default where it is absent. */
+  /** The reader fills in a default if it is absent. */
   readonly defaulted?: boolean;
   /** Never set. Keeps the type distinct. */
   readonly written?: Written;

@@ -74,9 +74,9 @@ export interface Group {
   /** Live brokers, and dead ones whose workers still hold claims. In order of the epochs. */
   members(): Promise<readonly Member[]>;
   /**
-   * Marks brokers dead whose lease has run out: their waiting tasks can be leased by any broker from now on. Returns
-   * every dead epoch of which workers still hold claims, also if another broker marked it and however often it is
-   * called: the caller may die too.
+   * Marks brokers dead whose lease has run out: any broker may lease their waiting tasks from now on. Returns every
+   * dead epoch whose workers still have claims, even if another broker marked it, at every call: the caller may die
+   * too.
    */
   reap(now: number): Promise<readonly Epoch[]>;
   /** Takes over the claims of a dead broker's workers. Each task range is given to one broker only. */

@@ -90,7 +90,7 @@ export interface HandlerContext {
   results<Output>(task: TaskDefinition<unknown, Output, unknown>, job?: number): AsyncIterable<TaskOutcome<Output>>;
 }
 
-/** What a task's handler returned, or what it threw. */
+/** The return value of a task's handler, or what it threw. */
 export type TaskEnding<Output> =
   | {
       readonly state: "succeeded";
@@ -101,7 +101,7 @@ export type TaskEnding<Output> =
   | {
       readonly state: "failed" | "cancelled";
       readonly value?: undefined;
-      /** What the handler threw; where it threw nothing (a time limit, a lost worker), an error with the reason. */
+      /** What the handler threw. If it threw nothing (a time limit, a lost worker), an error with the reason. */
       readonly thrown: Error;
     };
 

@@ -21,7 +21,7 @@ interface StoredCertificates {
   readonly own: CertificatePair & { readonly names: readonly string[] };
 }
 
-/** The CA that all brokers of a group share: the stored one, or else the one that `own` makes. */
+/** The CA of a group of brokers: the stored one, or else the one that `own` makes. */
 export type AgreeOnCa = (own: () => Promise<CertificatePair>) => Promise<CertificatePair>;
 
 const FILE = "certificates.json";

@@ -104,7 +104,7 @@ function isToken(value: unknown): value is Token {
 export interface Access {
   readonly url: string;
   readonly token: string;
-  /** SHA-256 of the CA's certificate, where the URL is https. */
+  /** SHA-256 of the CA's certificate, if the URL is https. */
   readonly ca?: string;
 }
 

@@ -29,8 +29,8 @@ export function scriptText(
   const launcher = nodes === 1 ? "" : `${words.onEachNode(slots)} `;
   const lifetime = Math.floor(lifetimeOf(spec) / 1000);
   const options = `--lifetime "\${left}s" --dir "$dir" --name "$0${nodes === 1 ? "" : `.${words.node}`}"`;
-  // A shell on each node removes the directory of the worker. The batch system sends SIGTERM to the worker, too: the shell outlives it.
-  // The time of the allocation runs since before the first line of the script.
+  // A shell on each node removes the directory of the worker. The batch system also sends SIGTERM to the worker; the
+  // shell outlives it. The time of the allocation started before the first line of the script.
   const start = [
     `past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((${lifetime}-past))`,
     '[ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }',
@@ -53,8 +53,8 @@ export function scriptText(
 }
 
 /**
- * Opens a Unix socket that leads to the broker through ssh, and again whenever ssh ends. It ignores SIGTERM, which the batch system sends to
- * all: the worker needs it for its farewell.
+ * Opens a Unix socket that leads to the broker through ssh, and opens it again whenever ssh ends. It ignores the
+ * SIGTERM that the batch system sends to all processes: the worker needs it to leave.
  */
 const forwardLines = (host: string, joinUrl: string): string[] => [
   `tunnels=$(mktemp -d /tmp/laboro-tunnels-XXXXXX) && at=$(sed 's/^[^@]*@//; s/#.*//' ${quoted(joinUrl)}) || exit 1`,

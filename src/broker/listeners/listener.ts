@@ -50,7 +50,7 @@ export interface ListenerContext {
   readonly log: Log;
   /** Logs the faults of peers, each once. */
   readonly peerErrors: PeerErrors;
-  /** Records the messages of a connection while somebody inspects it. */
+  /** Records the messages of a connection while an operator inspects it. */
   readonly connections: TracedConnections;
   readonly settings: ListenerSettings;
 }

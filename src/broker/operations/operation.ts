@@ -1,4 +1,4 @@
-/** An operation: its name, required role, path in the HTTP API, input, output, and what it does. */
+/** An operation: its name, required role, path in the HTTP API, input, output and action. */
 
 import { LaboroError } from "../../base/errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";

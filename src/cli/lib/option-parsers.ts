@@ -26,7 +26,7 @@ export const decimal =
     throw new InvalidArgumentError(`expected a number from ${min} to ${max}, such as ${example}`);
   };
 
-/** Parses a name: any text but none, or what the pattern allows. */
+/** Parses a name: any text that is not empty, or one that matches the pattern. */
 export const textLike =
   (example: string, expected = "1 to 1024 characters", pattern = /^.{1,1024}$/s) =>
   (text: string): string => {
@@ -143,7 +143,7 @@ export function formatDuration(ms: number): string {
   return text === "" ? "0s" : text;
 }
 
-/** Sizes: `2G`, `512M`, `1.5GiB`, `4096`. A letter stands for a power of 1024. */
+/** Sizes: `2G`, `512M`, `1.5GiB`, `4096`. A letter is a power of 1024. */
 const POWERS = ["", "K", "M", "G", "T"];
 
 /** In bytes. */

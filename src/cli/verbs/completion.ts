@@ -37,7 +37,7 @@ function describeVerbs(program: Command): readonly VerbCompletion[] {
   });
 }
 
-/** Those of a verb with commands of its own, such as scale0, are those of its commands. */
+/** The options of a verb with commands of its own, such as scale0, are those of its commands. */
 function optionsOf(command: Command): OptionCompletion[] {
   const all = [command, ...command.commands].flatMap(({ options }) => options);
   return [...new Map(all.map((option) => [option.flags, option])).values()]

@@ -245,7 +245,7 @@ interface RunBroker {
   /** Directory of the records of printed output (batch-files.ts). */
   readonly dir: string;
   readonly connect: ConnectBroker;
-  /** Where it is, once it is connected. */
+  /** The broker, once it is connected. */
   readonly access: () => BrokerAccess;
   /** Jobs that earlier runs left open; they are held. */
   readonly foundOpen: readonly Job[];

@@ -136,7 +136,7 @@ async function run(options: Options): Promise<void> {
     onOpened: () => {
       if (started !== undefined) announce(started, dir, options);
     },
-    // The store has failed: the next start recovers what was committed.
+    // The store has failed. The next start recovers the committed state.
     onFailed: () => process.exit(1),
   });
   started = broker;

@@ -93,8 +93,8 @@ const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
   ...(["HELLO", "REQUEST", "OPERATION", "RESULT", "CONFIG"] as const),
 ]);
 /**
- * Messages with values of a submission, which were read when it came. Only so many of them that they make a large
- * message are too many.
+ * Messages with values of a submission, which were checked at the submission. They are refused only if they make a
+ * large message.
  */
 const WITH_SUBMITTED_VALUES: ReadonlySet<LinkMessage["type"]> = new Set(["RECIPE", "TASKS"]);
 const UNCHECKED_BYTES = ROWS_LIMIT;

@@ -33,7 +33,7 @@ export class StageProgress {
     this.#writes.push({ at, job, more: { succeeded: 0, failed: 0, cancelled: 0, ...more } });
   }
 
-  /** Of which something was added. */
+  /** Jobs whose counters changed. */
   get jobs(): ReadonlySet<JobId> {
     return new Set(this.#writes.map(({ job }) => job));
   }

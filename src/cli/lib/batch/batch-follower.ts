@@ -11,7 +11,7 @@ import { rangesOf } from "../../../model/ranges.js";
 import { pages, type TaskView } from "../result-text.js";
 import type { TaskCounts } from "./progress-bar.js";
 
-/** A task that has ended, with its output where that is small. */
+/** An ended task, with its output if that is small. */
 export type ReportedTask = TaskView & Pick<EndedTask, "output">;
 
 interface BatchHandlers {

@@ -364,7 +364,7 @@ function printSummary(
 
 const INTERRUPTED_POLL_MS = 100;
 const POLL_MS = 50;
-/** Longer than a worker gives a cancelled task to end. */
+/** Longer than a worker's grace for cancelled tasks. */
 const DEADLINE_MS = 10_000;
 
 /**

@@ -191,7 +191,7 @@ class Keeper {
     return wanted.map((machine) => ({ ...machine, state: "stopped" }));
   }
 
-  /** With `except` those of the other groups. */
+  /** `except`: without this group. */
   #machines(except?: string): readonly KeptMachine[] {
     return [...this.#groups].flatMap(([key, { options, workers }]) =>
       key === except ? [] : workers.statuses.map((status) => ({ ...status, brokers: options.access.urls })),

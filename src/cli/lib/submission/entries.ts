@@ -69,7 +69,7 @@ export function refuseOtherBytes(text: string, what: string): void {
   if (text.includes(REPLACEMENT)) throw badInput(`${what} is not UTF-8: ${text}; only entries may contain other bytes`);
 }
 
-/** The words with their original bytes, where the system provides them: file names need not be UTF-8. */
+/** The words with their original bytes, if the system provides them: file names need not be UTF-8. */
 function typedWords(words: readonly string[]): readonly Bytes[] {
   if (!words.some((word) => word.includes(REPLACEMENT)) || !existsSync(ARGUMENTS)) return words;
   const all = readFileSync(ARGUMENTS, "latin1").split("\0").slice(0, -1);
@@ -120,7 +120,7 @@ export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefi
 export const columnCount = (entries: readonly Bytes[] | undefined): number =>
   entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN_SEPARATOR).length;
 
-/** The parts of a file, as bytes where they are not UTF-8. A delimiter at the end adds no entry. */
+/** The parts of a file, as bytes if they are not UTF-8. A delimiter at the end adds no entry. */
 export function readEntries(file: string, delimiter: string, option: string): Bytes[] {
   const bytes = readInput(file, option);
   const entries: Bytes[] = [];
@@ -145,7 +145,7 @@ export function parseDelimiter(text: string): string {
   return delimiter;
 }
 
-/** Text where it is UTF-8, else the bytes. */
+/** Text if it is UTF-8, otherwise the bytes. */
 export function asText(bytes: Buffer): Bytes {
   const text = bytes.toString();
   return Buffer.from(text).equals(bytes) ? text : new Uint8Array(bytes);

@@ -1,4 +1,4 @@
-/** Files of `run` and `submit`: those that get the output of tasks, what is sent with a job and what its tasks return. */
+/** Files of `run` and `submit`: for the output of tasks, sent with a job, and returned by its tasks. */
 import { type Command, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
 import { describeFiles } from "../../../client/task-files.js";
