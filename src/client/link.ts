@@ -12,6 +12,7 @@
  */
 import { checkTimeout, MAX_TIMER_MS, type WaitOptions, waitFor } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
+import { errorFromValue } from "../model/handler-errors.js";
 import type { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/outcome.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
@@ -337,7 +338,11 @@ export class ClientLink {
     if (message.type === "RESULT") pending.resolve(message.value);
     else if (message.type === "ERROR") pending.reject(new LaboroError(message.code, message.message));
     else if (message.error === undefined) pending.resolve(message.body);
-    else pending.reject(new LaboroError(message.error, Buffer.from(message.body).toString() || message.error));
+    else {
+      const text = Buffer.from(message.body).toString() || message.error;
+      const cause = errorFromValue(message.details);
+      pending.reject(new LaboroError(message.error, text, cause && { cause }));
+    }
   }
 
   #take(message: ToClient & { type: "RELAY" }, link: LinkOf<"client">): void {

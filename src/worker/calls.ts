@@ -46,13 +46,18 @@ export class Calls {
       // On a later connection another call may have the same id.
       if (this.#active.get(id) !== call) return;
       this.#active.delete(id);
-      const { body: answer, error } = reply;
+      const { body: answer, error, details: thrown } = reply;
       const tooLong = answer.length > REPLY_LIMIT;
       // Without a reply from a worker that leaves, the broker may give the request to another worker.
       if (this.#leaving && call.abandoned) return this.#callEnded();
       if (tooLong) send({ type: "REPLY", id, ...tooLarge(service, answer.length) });
       else if (error === undefined) send({ type: "REPLY", id, body: answer });
-      else send({ type: "REPLY", id, body: answer, error });
+      else {
+        // A refusal of laboro itself has its code, and no stack that a client could use.
+        const isOwn = thrown === undefined || thrown.name === "LaboroError";
+        const details = isOwn ? undefined : Buffer.from(JSON.stringify(thrown));
+        send({ type: "REPLY", id, body: answer, error, details });
+      }
       this.#callEnded();
     });
     this.#active.set(id, call);

@@ -83,6 +83,8 @@ export function throwOdd(what) {
         error = Object.assign(new Error(`huge ${text}`, { cause: error }), { stack: text, code: text });
       throw error;
     }
+    case "with a cause":
+      throw Object.assign(new TypeError("bad file", { cause: new RangeError("too long") }), { code: "EBAD" });
     case "itself as cause": {
       const error = new Error("round");
       error.cause = error;

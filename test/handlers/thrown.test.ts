@@ -30,4 +30,15 @@ describe.each(WHERE)("a handler %s", (_where, open) => {
     }
     expect(await (await shop.client.add(odd, "")).result()).toBe("nothing thrown");
   });
+
+  it("fails a request with the name, stack, code and cause of what it throws", async () => {
+    const shop = await openShop();
+    await open(shop);
+    const error = await shop.client.call(odd, "with a cause").catch((thrown) => thrown);
+    expect(error).toMatchObject({ name: "LaboroError", code: "LABORO_SERVICE_FAILED", message: "bad file" });
+    expect(error.cause).toMatchObject({ name: "TypeError", message: "bad file", code: "EBAD" });
+    expect(error.cause.stack).toContain("tasks.mjs");
+    expect(error.cause.cause).toMatchObject({ name: "RangeError", message: "too long" });
+    await expect(shop.client.request("unknown", "", { timeoutMs: 50 })).rejects.not.toHaveProperty("cause");
+  });
 });

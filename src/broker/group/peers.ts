@@ -6,6 +6,7 @@
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
+import { describeError } from "../../model/handler-errors.js";
 import type { Reply, RequestForwarder, ServiceRequest } from "../pending-requests.js";
 import type { HeartbeatInfo } from "./membership.js";
 
@@ -183,7 +184,8 @@ export class PeerForwarder implements RequestForwarder {
       (body) => reply(body, undefined),
       (cause: unknown) => {
         const { code, message } = asLaboroError(cause);
-        reply(Buffer.from(message), code);
+        const thrown = code === "LABORO_SERVICE_FAILED" ? (cause as LaboroError).cause : undefined;
+        reply(Buffer.from(message), code, thrown && Buffer.from(JSON.stringify(describeError(thrown))));
       },
     );
     return () => cancelled.abort();

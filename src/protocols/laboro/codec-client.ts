@@ -26,8 +26,10 @@ import {
   type MessageCodecs,
   RELAY,
   readEnded,
+  readReply,
   readTaken,
   writeEnded,
+  writeReply,
   writeTaken,
 } from "./codec-from-worker.js";
 import { BROKERS } from "./codec-to-worker.js";
@@ -120,13 +122,8 @@ export const TO_CLIENT: MessageCodecs<ToClient> = {
   },
   RESPONSE: {
     number: 51,
-    write: (m) => (m.error === undefined ? [51, m.id, m.body] : [51, m.id, m.body, m.error]),
-    read: (row) => ({
-      type: "RESPONSE",
-      id: count(row[1], "id"),
-      body: body(row[2], "body"),
-      ...(absent(row[3]) ? {} : { error: errorCode(row[3], "error") }),
-    }),
+    write: (m) => [51, ...writeReply(m)],
+    read: (row) => ({ type: "RESPONSE", ...readReply(row) }),
   },
   RESULT: {
     number: 52,

@@ -37,6 +37,7 @@ import {
   type HeldState,
   type HeldTasks,
   OUTPUT_CHUNK,
+  type ServiceReply,
   type TakenOutput,
   type TaskOutput,
   type TaskRef,
@@ -174,13 +175,8 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
   },
   REPLY: {
     number: 7,
-    write: (m) => (m.error === undefined ? [7, m.id, m.body] : [7, m.id, m.body, m.error]),
-    read: (row) => ({
-      type: "REPLY",
-      id: count(row[1], "id"),
-      body: body(row[2], "body"),
-      ...(absent(row[3]) ? {} : { error: errorCode(row[3], "error") }),
-    }),
+    write: (m) => [7, ...writeReply(m)],
+    read: (row) => ({ type: "REPLY", ...readReply(row) }),
   },
   SERVICES: {
     number: 8,
@@ -346,6 +342,20 @@ export function readRange(row: Row): AttemptRange {
 }
 
 export const absent = (value: unknown): value is null | undefined => value === undefined || value === null;
+
+export function writeReply({ id, body, error, details }: ServiceReply): unknown[] {
+  if (error === undefined) return [id, body];
+  return details === undefined ? [id, body, error] : [id, body, error, details];
+}
+
+export function readReply(row: Row): ServiceReply {
+  return {
+    id: count(row[1], "id"),
+    body: body(row[2], "body"),
+    ...(absent(row[3]) ? {} : { error: errorCode(row[3], "error") }),
+    ...(absent(row[4]) ? {} : { details: chunk(row[4], MAX_VALUE) }),
+  };
+}
 
 export function chunk(value: unknown, most = OUTPUT_CHUNK): Uint8Array {
   const bytes = body(value, "bytes");

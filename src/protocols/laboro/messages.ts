@@ -112,6 +112,14 @@ export interface Join {
   readonly tunnelled?: true;
 }
 
+/** The answer to a request. `details`: of an error, what the handler threw, as JSON (handler-errors.ts). */
+export interface ServiceReply {
+  readonly id: number;
+  readonly error?: ErrorCode;
+  readonly body: Uint8Array;
+  readonly details?: Uint8Array | undefined;
+}
+
 export type FromWorker =
   | Join
   | { readonly type: "STARTED"; readonly tasks: readonly TaskRef[] }
@@ -149,7 +157,7 @@ export type FromWorker =
       readonly from: number;
       readonly bytes: Uint8Array;
     } & TaskRef)
-  | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
+  | ({ readonly type: "REPLY" } & ServiceReply)
   /** What the worker offers has changed. */
   | {
       readonly type: "SERVICES";
@@ -286,7 +294,7 @@ export type FromClient =
 export type ToClient =
   | { readonly type: "HELLO_ACK"; readonly version: number; readonly broker: string; readonly heartbeatMs: number }
   | Brokers
-  | { readonly type: "RESPONSE"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
+  | ({ readonly type: "RESPONSE" } & ServiceReply)
   | { readonly type: "RESULT"; readonly id: number; readonly value: unknown }
   | { readonly type: "ERROR"; readonly id: number; readonly code: ErrorCode; readonly message: string }
   | ({ readonly type: "PROGRESS"; readonly id: number; readonly job: JobId } & JobProgress)

@@ -161,12 +161,15 @@ export class ClientSession {
     }
     let answered = false;
     const request = { service, body: ownBytes(body), pool, retry, timeoutMs, forwarded: this.#peer };
-    const number = this.#core.requests.add(request, (reply, error) => {
+    const number = this.#core.requests.add(request, (reply, error, attachment) => {
       answered = true;
       this.#asks.remove(bytes);
       this.#requests.delete(id);
       if (error === undefined) this.#connection.send({ type: "RESPONSE", id, body: reply });
-      else this.#connection.send({ type: "RESPONSE", id, body: reply, error });
+      else {
+        const details = attachment instanceof Uint8Array ? attachment : undefined;
+        this.#connection.send({ type: "RESPONSE", id, body: reply, error, details });
+      }
     });
     // `add` may have refused it at once.
     if (!answered) this.#requests.set(id, { number, bytes });

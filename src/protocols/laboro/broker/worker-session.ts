@@ -194,7 +194,7 @@ export class WorkerSession implements WorkerPort {
         this.#core.workerRetracted(id, message.tasks);
         return;
       case "REPLY":
-        this.#core.requests.replied(id, RequestId(message.id), message.body, message.error);
+        this.#core.requests.replied(id, RequestId(message.id), message.body, message.error, message.details);
         return;
       case "SERVICES": {
         const { type: _, ...offered } = message;
