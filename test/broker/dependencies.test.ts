@@ -26,12 +26,13 @@ describe("a job that waits for another", () => {
     const { store } = broker.core;
     const first = await client.submit({ recipe: fails });
     const commit = store.commit.bind(store);
+    const asked = vi.spyOn(broker.core, "commit");
     let second: ReturnType<typeof client.submit> | undefined;
     // The end of the first is on its way to the disk when the second is asked for, and so goes before it.
     vi.spyOn(store, "commit").mockImplementation(async (writes: readonly Write[], now: number) => {
       if (second === undefined && writes.some(({ op }) => op === "settle")) {
         second = client.submit({ recipe: TRUE, after: [{ job: first.id }] });
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await until("it has reached the core", () => asked.mock.calls.some(([{ op }]) => op === "submit"));
       }
       return commit(writes, now);
     });

@@ -1,15 +1,29 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
-import { atEnd } from "../support/at-end.js";
+import { atEnd, openOnce } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop } from "./shop.js";
 
+/** Resolves when so many connections to this port were closed at once. */
+async function refuseConnections(port: number, count: number): Promise<void> {
+  let refused = 0;
+  const server = createServer((socket) => {
+    socket.on("error", () => {}).destroy();
+    if (++refused === count) server.close();
+  });
+  server.listen(port, "127.0.0.1");
+  await once(server, "close");
+}
+
 describe("bad input", () => {
+  const shop = openOnce(() => openShop());
   it.each([
     ["no recipe", {}, "recipe"],
     ["an unknown recipe", { recipe: { kind: "dance" } }, "recipe.kind"],
@@ -25,7 +39,7 @@ describe("bad input", () => {
     ["an unknown option", { recipe: TRUE, colour: "red" }, "colour"],
     ["a job to wait for that is not there", { recipe: TRUE, after: [{ job: 77 }] }, "77"],
   ])("is refused with what was expected: %s", async (_what, submission, named) => {
-    const { client } = await openShop();
+    const { client } = shop();
     const error = await client.submit(submission as unknown as Submission).catch((cause: unknown) => cause);
     expect(error).toMatchObject({ code: expect.stringMatching(/^LABORO_(BAD_INPUT|NO_SUCH_JOB)$/) });
     expect(String(error)).toContain(named);
@@ -92,7 +106,7 @@ describe("a broker", () => {
     });
     // Several attempts are refused meanwhile.
     const ended = job.wait();
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    await refuseConnections(Number(new URL(url).port), 3);
     expect(client.closed).toBe(false);
     const again = await startBroker({ dir: join(dir, "data"), port: Number(new URL(url).port) });
     atEnd(() => again.stop());

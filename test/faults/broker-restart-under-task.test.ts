@@ -1,7 +1,8 @@
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { RunLog, resultsOf } from "../support/batch.js";
 import { sites } from "../support/site.js";
-import { sleep, until } from "../support/wait.js";
+import { until } from "../support/wait.js";
 
 const newSite = sites();
 
@@ -12,14 +13,18 @@ it("starts a task once and gets its result and whole output when the broker is k
   const client = await site.client();
   const log = new RunLog(site.path("runs"));
   // Lines before the kill, while no broker is there, and after it has come back.
-  const lines = "i=0; while [ $i -lt 40 ]; do echo out $i; echo err $i >&2; i=$((i+1)); sleep 0.05; done; exit 0";
-  const job = await client.submit({ recipe: log.recipe(lines), count: 1 });
+  const lines =
+    "i=0; while [ $i -lt 40 ]; do echo out $i; echo err $i >&2; i=$((i+1)); echo >> PROGRESS; sleep 0.02; done; exit 0";
+  const progress = site.path("progress");
+  const recipe = log.recipe(lines.replace("PROGRESS", `'${progress}'`));
+  const job = await client.submit({ recipe, count: 1 });
 
   await until("the task has started", () => log.count === 1);
   await until("some output is stored", async () => (await job.text(0)) !== "");
   await site.broker.end("SIGKILL");
-  // The task writes ten lines meanwhile.
-  await sleep(500);
+  const written = (): number => readFileSync(progress).length;
+  const before = written();
+  await until("the task has written lines meanwhile", () => written() > before + 3);
   await site.startBroker();
   expect(await job.wait()).toBe("succeeded");
 

@@ -84,7 +84,7 @@ describe.skipIf(noMount !== undefined)(`a worker whose disk is full${skipped}`, 
       await batchUnder({ ...batch, client: await site.client(), dir: site.dir }, async () => {
         const ballast = fill(site.path("one"));
         await site.broker.end("SIGKILL");
-        await sleep(1_000);
+        await worker.says("LABORO_DISK_FULL");
         await site.startBroker();
         fs.rmSync(ballast);
       });

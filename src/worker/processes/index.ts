@@ -18,6 +18,7 @@ export interface SlotsOptions {
   /** The shell and its arguments: dash, bash and busybox are tested. */
   readonly shell?: readonly [string, ...string[]];
   readonly now?: () => number;
+  readonly memorySampleMs?: number;
 }
 
 export interface Slots {
@@ -36,11 +37,11 @@ export function openSlots(options: SlotsOptions): Slots {
   const shell = options.shell ?? (["/bin/sh"] as const);
   const guardian = new Guardian({ shell, parent });
   const { OLDPWD: _, ...env } = options.env ?? process.env;
-  const now = options.now ?? Date.now;
+  const { now = Date.now, memorySampleMs = 1_000 } = options;
   const slots: SlotShell[] = [];
   const grow = (count: number): void => {
     for (let index = slots.length; index < count; index++) {
-      slots.push(new SlotShell({ name: `slot${index}`, guardian, shell, env, now }));
+      slots.push(new SlotShell({ name: `slot${index}`, guardian, shell, env, now, memorySampleMs }));
     }
   };
   grow(options.count);

@@ -55,6 +55,7 @@ export interface SlotOptions {
   readonly shell: readonly [string, ...string[]];
   readonly env: NodeJS.ProcessEnv;
   readonly now: () => number;
+  readonly memorySampleMs: number;
 }
 
 type EndReason = Pick<ProcessEnd, "code" | "signal" | "error">;
@@ -212,7 +213,7 @@ export class SlotShell {
 
   private onReady(output: OutputPipes): void {
     this.output = output;
-    this.usage = ShellUsage.open(this.helper?.pid);
+    this.usage = ShellUsage.open(this.helper?.pid, this.options.memorySampleMs);
     if (this.state === "starting") this.becomeIdle();
   }
 

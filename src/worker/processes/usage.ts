@@ -5,7 +5,7 @@
  * between the shell's counters at two ends is the time of the command between them, with all descendants that were
  * waited for. A command that uses less than a tick may count as one or none; the sum over many commands is right.
  *
- * Memory: sampled each second. A peak between two samples is seen only within one process.
+ * Memory: sampled each second (`memorySampleMs`). A peak between two samples is seen only within one process.
  */
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 
@@ -16,7 +16,6 @@ export interface CommandUsage {
 
 /** Of every Linux on which Node runs. */
 const MS_PER_TICK = 10;
-const SAMPLE_MS = 1_000;
 const STAT_BYTES = 1_024;
 /** Processes of one command; more are not counted. */
 const MAX_PROCESSES = 1_000;
@@ -26,6 +25,7 @@ const buffer = Buffer.alloc(STAT_BYTES);
 export class ShellUsage {
   readonly #pid: number;
   readonly #fd: number;
+  readonly #sampleMs: number;
   /** Of the commands that have ended. */
   #cpuMs: number;
   #peakMemory = 0;
@@ -33,17 +33,18 @@ export class ShellUsage {
   #running = false;
 
   /** Undefined if the system does not tell. */
-  static open(pid: number | undefined): ShellUsage | undefined {
+  static open(pid: number | undefined, sampleMs: number): ShellUsage | undefined {
     if (pid === undefined) return undefined;
     try {
-      return new ShellUsage(pid);
+      return new ShellUsage(pid, sampleMs);
     } catch {
       return undefined;
     }
   }
 
-  private constructor(pid: number) {
+  private constructor(pid: number, sampleMs: number) {
     this.#pid = pid;
+    this.#sampleMs = sampleMs;
     this.#fd = openSync(`/proc/${pid}/stat`, "r");
     this.#cpuMs = this.#readCpuMs() ?? 0;
   }
@@ -51,7 +52,7 @@ export class ShellUsage {
   begin(): void {
     this.#running = true;
     this.#peakMemory = 0;
-    if (this.#timer === undefined) this.#timer = setTimeout(() => this.#sample(), SAMPLE_MS).unref();
+    if (this.#timer === undefined) this.#timer = setTimeout(() => this.#sample(), this.#sampleMs).unref();
     else this.#timer.refresh();
   }
 

@@ -23,6 +23,9 @@ beforeEach(async () => {
 
 afterEach(() => harness.dispose());
 
+/** Of all trials. */
+const progress = { batches: 0, failures: 0 };
+
 /** Given again as long as the database is away, as the broker's commit loop does it. */
 async function insist(broker: Broker, writes: readonly Write[]): Promise<readonly WriteResult[]> {
   for (;;) {
@@ -30,6 +33,7 @@ async function insist(broker: Broker, writes: readonly Write[]): Promise<readonl
       return await broker.store.commit(writes, NOW);
     } catch (cause) {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_STORE_UNAVAILABLE") throw cause;
+      progress.failures++;
     }
   }
 }
@@ -49,6 +53,7 @@ async function work(broker: Broker, job: Job, taskRange: TaskRange, batches: num
       { op: "submit", job: request({ name: `extra ${batch}` }), lease: 1, rangeId: newRangeId() },
     ]);
     slowest = Math.max(slowest, performance.now() - begun);
+    progress.batches++;
     expect(answers.map((answer) => ("lost" in answer ? answer.lost : answer.op))).toEqual([
       false,
       "output",
@@ -107,10 +112,12 @@ it.each(["orderly", "crash"] as const)(
   async (how) => {
     const broker = await Broker.at(harness.handle());
     await trial(`restart, ${how}`, broker, BATCHES, async (over) => {
-      for (let times = 0; times < 2 && !over(); times++) {
-        await sleep(150);
+      for (let times = 0; times < 2; times++) {
+        const { batches, failures } = progress;
+        await until("it has written some more", () => over() || progress.batches > batches + 2);
+        if (over()) return;
         await harness.server.halt(how);
-        await sleep(300);
+        await until("a write has failed", () => progress.failures > failures);
         await harness.server.resume();
       }
     });

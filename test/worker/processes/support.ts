@@ -38,13 +38,18 @@ export function describeEachShell(tests: (shell: Shell) => void): void {
 }
 
 /** Opens slots for one test; they are closed after it. */
-export function slotsForEachTest(): (shell?: Shell, count?: number, env?: NodeJS.ProcessEnv) => Slots {
+export function slotsForEachTest(): (
+  shell?: Shell,
+  count?: number,
+  env?: NodeJS.ProcessEnv,
+  memorySampleMs?: number,
+) => Slots {
   const open: Slots[] = [];
   afterEach(async () => {
     await Promise.all(open.splice(0).map((slots) => slots.close()));
   });
-  return (shell = ["/bin/sh"], count = 1, env = process.env) => {
-    const slots = openSlots({ count, shell, env });
+  return (shell = ["/bin/sh"], count = 1, env = process.env, memorySampleMs = 1_000) => {
+    const slots = openSlots({ count, shell, env, memorySampleMs });
     open.push(slots);
     return slots;
   };

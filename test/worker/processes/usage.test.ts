@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { expect, it } from "vitest";
+import { sleep } from "../../support/wait.js";
 import { describeEachShell, inSubshell, only, run, sh, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
@@ -21,14 +22,17 @@ describeEachShell((shell) => {
 });
 
 it.runIf(hasProc)("sees the memory of a long command, of all of its processes, also if it is killed", async () => {
-  const slot = only(open());
+  const slot = only(open(undefined, undefined, undefined, 20));
   const size = 48 * 2 ** 20;
   const short = await run(slot, sh("exit 0"));
   expect(short.end.peakMemory).toBeUndefined();
-  const holds = `head -c ${size} /dev/zero | tail -c ${size} | { echo held; sleep 60; }`;
+  // Two processes, each with half of it in a variable.
+  const half = `sh -c 'v=$(head -c ${size / 2} /dev/zero | tr "\\0" x); echo "$0 holds"; sleep 60; echo "$v"'`;
+  const holds = `${half} one & ${half} two; wait`;
   const { command, finished, printed } = start(slot, sh(holds));
-  await printed("held");
-  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  await Promise.all([printed("one holds"), printed("two holds")]);
+  // Some samples.
+  await sleep(200);
   command.kill();
   const { end } = await finished;
   expect(end.signal).toBe("SIGKILL");
