@@ -4,7 +4,6 @@
  * Confirmation before changes that cannot be undone.
  */
 import { isUtf8 } from "node:buffer";
-import { createInterface } from "node:readline/promises";
 import { badInput } from "../../base/errors.js";
 import { EscapeFilter, textFor } from "./terminal/escape-filter.js";
 import { escapeControls } from "./terminal/terminal.js";
@@ -56,6 +55,8 @@ export function requireTerminal(verb: string): void {
 }
 
 export async function confirm(question: string): Promise<boolean> {
+  // Loaded here, because few starts ask.
+  const { createInterface } = await import("node:readline/promises");
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
     return /^y(es)?$/i.test((await terminal.question(`${escapeControls(question)} [y/N] `)).trim());
