@@ -41,6 +41,15 @@ export function describeJob(browser: () => Browser): void {
     await visitor.leave();
   });
 
+  it("takes no room for the map of tasks before it is known", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.page.route(/\/jobs\/\d+\/map/, () => {});
+    await visitor.go(`/ui/jobs/${jobs.failed.id}`);
+    await visitor.sees("no convergence for seed 7");
+    expect((await visitor.page.locator(".map-canvas").boundingBox())?.height).toBe(0);
+    await visitor.leave();
+  });
+
   it("runs nothing of what a submitter has written", async () => {
     const name = "<img src=x onerror=alert(1)><script>alert(2)</script>";
     const entry = "<svg onload=alert(3)>";

@@ -52,7 +52,7 @@ class JobPage implements Page {
   });
   readonly #find = h("input", {
     type: "search",
-    placeholder: "Entry, * for any text",
+    placeholder: "Entry, such as a*",
     "aria-label": "Find by entry",
     class: "search",
   });

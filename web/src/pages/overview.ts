@@ -202,7 +202,7 @@ class Tiles {
       rate(rates.succeeded + rates.failed),
       rates.failed > 0 ? `${rate(rates.failed)} failed` : "none failed",
     );
-    show(this.#latency, duration(waitMs.oldest), `p50 ${latency(waitMs.p50)}`);
+    show(this.#latency, duration(waitMs.oldest), `oldest task, p50 ${latency(waitMs.p50)}`);
     setText(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
     this.#meter.update(used, slots.total);
     show(

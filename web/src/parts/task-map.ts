@@ -226,7 +226,7 @@ function cellSize(width: number, cells: number): number {
 
 /** The colours of the map. */
 export function mapLegend(): HTMLElement {
-  const names = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"];
+  const names = ["succeeded", "failed", "cancelled", "running", "prefetched", "waiting"];
   const list = h("ul", { class: "map-legend" });
   for (const name of names) list.append(h("li", {}, h("i", { class: `swatch swatch-cell-${name}` }), name));
   return list;
