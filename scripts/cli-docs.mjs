@@ -27,7 +27,7 @@ task has its number there, in a list its place from 1. A range selects the tasks
 | \`--json\` of | is |
 |---|---|
 | \`status\` | \`{broker, jobs, hidden}\`: the operation \`status\`, the jobs shown, how many are not |
-| \`status JOB\` | the operation \`job\` |
+| \`status JOB\` | the operation \`job\`, with \`usage\` as that operation; while it runs \`perSecond\` and \`leftMs\` |
 | \`status JOBS\`, \`wait\` | \`{jobs}\`, each as the operation \`job\` has it |
 | \`explain\`, \`workers\`, \`services\` | the operation of that name |
 | \`schedule\` | \`{schedules}\`, as the operation has them; \`show\`, \`add\`, \`edit\`: the operation \`schedule\`; \`run\`: \`{job}\` |

@@ -138,8 +138,9 @@ describe("laboro status", () => {
       jobs: [{ id: 1, name: "one", state: "waiting" }],
       hidden: 0,
     });
-    const one = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
+    const { usage, ...one } = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
     expect(one).toEqual(list.jobs[0]);
+    expect(usage).toMatchObject({ tasks: 0, cpuMs: 0, peakMemory: 0 });
     expect(JSON.parse((await shop.laboro(["status", "all", "--json"])).stdout)).toEqual({ jobs: [one] });
   });
 
@@ -216,11 +217,18 @@ describe("laboro status", () => {
     endList();
     await listing;
     await until("it moves", () => /1 of 3 tasks done: .* 1 waiting, \d+(\.\d)?\/s, \S+ left/.test(shown()));
+    const plain = (await shop.laboro(["status", "last"])).stdout;
+    expect(plain).toMatch(/1 of 3 tasks done: .* 1 waiting, \d+(\.\d)?\/s, \S+ left\n/);
+    const json = JSON.parse((await shop.laboro(["status", "last", "--json"])).stdout);
+    expect(json.usage).toMatchObject({ tasks: 1, cpuMs: expect.any(Number) });
+    // One task has run, two are left.
+    expect(json.leftMs).toBeCloseTo(2_000 / json.perSecond, -1);
     open(2);
     open(3);
     const { code, stdout } = await watching;
     expect(code).toBe(0);
     expect(stdout.split("\u001b[H").at(-1)).toContain("3 of 3 tasks done: 3 succeeded");
+    expect(JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout)).not.toHaveProperty("leftMs");
     const piped = await shop.laboro(["status", "--watch"]);
     expect([piped.code, piped.stderr]).toEqual([2, expect.stringContaining("--watch needs a terminal")]);
     expect((await shop.laboro(["status", "--watch", "--json"])).stderr).toContain("--watch and --json");

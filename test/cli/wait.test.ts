@@ -26,6 +26,8 @@ describe("laboro wait", () => {
     const open = (task: number): void => writeFileSync(join(shop.dir, `open${task}`), "");
     const waits = sh("until [ -e open$LABORO_TASK ]; do sleep 0.02; done");
     await shop.client.submit({ recipe: { ...waits, dir: shop.dir }, count: 3 });
+    open(1);
+    await until("one has ended", async () => (await shop.client.job(1).info()).counters.succeeded === 1);
     let shown = (): string => "";
     const waiting = shop.laboro(["wait", "last"], {
       columns: 100,
@@ -33,9 +35,7 @@ describe("laboro wait", () => {
         shown = stdout;
       },
     });
-    await until("the bar is there", () => shown().includes("░ 0/3"));
-    open(1);
-    await until("it moves", () => /░ 1\/3 {2}\d+(\.\d)?\/s {2}\d.* left/.test(shown()));
+    await until("it counts from the start of the first", () => /░ 1\/3 {2}\d+(\.\d)?\/s {2}\d.* left/.test(shown()));
     open(2);
     open(3);
     const { code, stdout } = await waiting;

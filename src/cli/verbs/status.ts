@@ -4,7 +4,7 @@ import { badInput } from "../../base/errors.js";
 import { ago, formatCount, formatSize, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import { DEFAULT_LIMITS, haltRuleOf, MAX_MS } from "../../model/job.js";
-import { type SpeedOf, speedSinceFirst } from "../lib/batch/progress-bar.js";
+import { paceOf, paceTexts, type UsageOf, usageReader } from "../lib/batch/progress-bar.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
@@ -84,26 +84,32 @@ async function asJson(client: Client, selector: JobSelector | undefined, options
     return { broker, jobs, hidden };
   }
   const jobs = await selectJobs(client, selector, filterOf(options));
-  return isSingleJob(selector) ? jobs[0] : { jobs };
+  const [job] = jobs;
+  if (job === undefined || !isSingleJob(selector)) return { jobs };
+  const usage = await client.ask("usage", { job: job.id });
+  const pace = paceOf(job, usage);
+  if (pace === undefined) return { ...job, usage };
+  const { ran, left, ms } = pace;
+  return { ...job, usage, perSecond: (1000 * ran) / ms, leftMs: Math.round((left * ms) / ran) };
 }
 
-/** Called again and again, it knows how fast a job has gone since the first call. */
 function screenOf(client: Client, selector: JobSelector | undefined, options: Options): () => Promise<Screen> {
-  const speedOf = speedSinceFirst();
+  const usageOf = usageReader((job) => client.ask("usage", { job }));
+  // A plain list asks nothing of each job.
+  const usageOfRows = options.watch === true ? usageOf : undefined;
   return async () => {
-    if (selector === undefined) return { lines: await listLines(client, options, speedOf), complete: false };
+    if (selector === undefined) return { lines: await listLines(client, options, usageOfRows), complete: false };
     const jobs = await selectJobs(client, selector, filterOf(options));
     const complete = jobs.every(({ ended }) => ended !== undefined);
     const [job] = jobs;
     const terminal = detectTerminal();
-    if (job === undefined || !isSingleJob(selector)) return { lines: jobTable(jobs, terminal, speedOf), complete };
-    const [rate = "", left] = speedOf(job);
-    const speed = left === undefined ? "" : `, ${rate}, ${left} left`;
-    return { lines: await jobDetailLines(client, job, terminal, speed), complete };
+    if (job === undefined || !isSingleJob(selector))
+      return { lines: await jobTable(jobs, terminal, usageOfRows), complete };
+    return { lines: await jobDetailLines(client, job, terminal, usageOf), complete };
   };
 }
 
-async function listLines(client: Client, options: Options, speedOf: SpeedOf): Promise<string[]> {
+async function listLines(client: Client, options: Options, usageOf: UsageOf | undefined): Promise<string[]> {
   const [broker, { jobs, hidden, truncated }] = await Promise.all([
     client.ask("status", {}),
     jobsToShow(client, options),
@@ -113,7 +119,7 @@ async function listLines(client: Client, options: Options, speedOf: SpeedOf): Pr
   const none = isFiltered(options)
     ? "no job is like that"
     : "there is no job yet; laboro run or laboro submit gives one";
-  lines.push(...(jobs.length === 0 ? [none] : jobTable(jobs, terminal, speedOf)));
+  lines.push(...(jobs.length === 0 ? [none] : await jobTable(jobs, terminal, usageOf)));
   if (hidden === 0) return lines;
   const count = truncated ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");
   const verb = hidden === 1 && !truncated ? "is" : "are";
@@ -193,9 +199,11 @@ const COLUMNS: readonly Column[] = [
   { title: "ELAPSED", align: "right", dropPriority: 4 },
 ];
 
-function jobTable(jobs: readonly JobView[], terminal: Terminal, speedOf: SpeedOf): string[] {
-  const rows = jobs.map((job) => rowOf(job, speedOf(job)));
-  return table(COLUMNS, rows, terminal);
+async function jobTable(jobs: readonly JobView[], terminal: Terminal, usageOf?: UsageOf): Promise<string[]> {
+  const pace = async (job: JobView): Promise<readonly string[]> =>
+    usageOf === undefined || job.counters.running === 0 || done(job) === 0 ? [] : paceTexts(job, await usageOf(job.id));
+  const rows = jobs.map(async (job) => rowOf(job, await pace(job)));
+  return table(COLUMNS, await Promise.all(rows), terminal);
 }
 
 function rowOf(job: JobView, [rate = "", left = ""]: readonly string[]): Cell[] {
@@ -221,12 +229,12 @@ const BAR = 40;
 
 type RunningTask = OperationOutput<"running">["tasks"][number];
 
-async function jobDetailLines(client: Client, job: JobView, terminal: Terminal, rate: string): Promise<string[]> {
-  const lines = [...headLines(job, terminal), "", ...progressLines(job, terminal, rate)];
-  if (done(job) > 0) {
-    const used = usageText(await client.ask("usage", { job: job.id }));
-    if (used !== "") lines.push(used);
-  }
+async function jobDetailLines(client: Client, job: JobView, terminal: Terminal, usageOf: UsageOf): Promise<string[]> {
+  const usage = done(job) > 0 ? await usageOf(job.id) : undefined;
+  const [rate, left] = usage === undefined ? [] : paceTexts(job, usage);
+  const pace = left === undefined ? "" : `, ${rate}, ${left} left`;
+  const lines = [...headLines(job, terminal), "", ...progressLines(job, terminal, pace)];
+  if (usage !== undefined && usage.tasks > 0) lines.push(usageText(usage));
   const failures = await failureLines(client, job, MAX_FAILURES);
   if (failures.length > 0) lines.push("", ...failures.map((line) => fitted(line, terminal)));
   if (job.counters.running > 0) {
@@ -342,9 +350,8 @@ function limitsText(limits: JobView["limits"]): string {
 
 const done = ({ counters }: JobView): number => counters.succeeded + counters.failed + counters.cancelled;
 
-/** "used: 2h10m run time, 1h50m CPU, at most 1.2 GiB in a task"; nothing of tasks that never ran. */
-function usageText({ tasks, runMs, cpuMs, peakMemory }: OperationOutput<"usage">): string {
-  if (tasks === 0) return "";
+/** "used: 2h10m run time, 1h50m CPU, at most 1.2 GiB in a task" */
+function usageText({ runMs, cpuMs, peakMemory }: OperationOutput<"usage">): string {
   const parts = [
     `${shortDuration(runMs)} run time`,
     cpuMs > 0 && `${shortDuration(cpuMs)} CPU`,

@@ -91,7 +91,10 @@ async function waitForAll(client: Client, jobs: readonly JobView[], timeoutMs: n
 async function showProgress(client: Client, jobs: readonly JobView[], signal: AbortSignal): Promise<void> {
   let counts = sumOf(jobs);
   const total = jobs.reduce((sum, { count }) => sum + count, 0);
-  const progress = new ProgressBar(process.stderr, total, counts.succeeded + counts.failed + counts.cancelled);
+  const usages = await Promise.all(jobs.map(({ id }) => client.ask("usage", { job: id }).catch(() => undefined)));
+  const starts = usages.flatMap((usage) => (usage === undefined || usage.firstStart === 0 ? [] : [usage.firstStart]));
+  const since = starts.length === 0 ? undefined : Math.min(...starts);
+  const progress = new ProgressBar(process.stderr, total, since === undefined ? endedOf(counts) : 0, since);
   signal.addEventListener("abort", () => progress.end());
   progress.begin(counts);
   while (!signal.aborted) {
@@ -104,6 +107,8 @@ async function showProgress(client: Client, jobs: readonly JobView[], signal: Ab
     await pause(PROGRESS_MS, undefined, { signal }).catch(() => {});
   }
 }
+
+const endedOf = ({ succeeded, failed, cancelled }: TaskCounts): number => succeeded + failed + cancelled;
 
 function sumOf(jobs: readonly JobView[]): TaskCounts {
   const sum = { succeeded: 0, failed: 0, cancelled: 0 };

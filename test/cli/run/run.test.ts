@@ -108,7 +108,7 @@ describe("laboro run", () => {
     const shown = ["--output", "log.{#}", "--joblog", "jobs", "echo {} | cat", ":::", "a b"];
     expect((await run("--dry-run", ...shown)).stdout).toBe("echo 'a b' | cat\n");
     await run(...shown);
-    expect(lines("jobs")[1]).toMatch(/\techo 'a b' \| cat$/);
+    expect(lines("jobs")[1]).toMatch(/\techo 'a b' \| cat\t(\d\.\d{3})?\t$/);
   });
 
   it("ships a script", async () => {
@@ -138,6 +138,8 @@ describe("laboro run", () => {
       "Exitval",
       "Signal",
       "Command",
+      "CpuTime",
+      "PeakMemory",
     ]);
     expect(
       rows

@@ -71,7 +71,7 @@ describe("the number of a task", () => {
     const { code, stderr } = await place.run("--array", "1-9:2,4-6", "echo");
     expect([code, stderr]).toEqual([
       2,
-      "laboro: --array 1-9:2,4-6: 5 is named twice, but an array has each number once (LABORO_BAD_INPUT)\n",
+      "laboro: --array 1-9:2,4-6: 5 is named twice, but an array has each number once, such as 1-3,7 (LABORO_BAD_INPUT)\n",
     ]);
   });
 

@@ -4,7 +4,7 @@
  * and all of its output was printed. Output that cannot be recorded is printed again by the next start.
  * `OutputNotices` reports output that was not printed or not stored.
  *
- * `--joblog FILE`: one line per ended task, with the columns of GNU parallel.
+ * `--joblog FILE`: one line per ended task, with the columns of GNU parallel, then CPU time and memory.
  *
  * `--results DIR`: stdout, stderr and number of each task in files, in the layout of GNU parallel. A task's folder is
  * DIR/1/VALUE/2/VALUE, for the columns of its entry; with --header, the names take the place of the numbers.
@@ -164,7 +164,7 @@ export class OutputNotices {
 }
 
 const signals: Readonly<Record<string, number>> = constants.signals;
-const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
+const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\tCpuTime\tPeakMemory\n";
 
 export class JobLog {
   readonly #file: string;
@@ -221,6 +221,8 @@ function joblogLine(result: TaskView, label: string): string {
     code,
     signal,
     label.replace(/[\t\n]/g, " "),
+    result.cpuMs === undefined ? "" : (result.cpuMs / 1000).toFixed(3),
+    result.peakMemory ?? "",
   ];
   return `${fields.join("\t")}\n`;
 }

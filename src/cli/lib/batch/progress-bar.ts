@@ -3,7 +3,7 @@
  */
 import type { WriteStream } from "node:tty";
 import { speedTexts } from "../../../base/format.js";
-import type { JobView } from "../result-text.js";
+import type { JobView, OperationOutput } from "../result-text.js";
 
 export interface TaskCounts {
   readonly succeeded: number;
@@ -27,13 +27,13 @@ export class ProgressBar {
   #drawn = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `doneBefore` tasks ended in an earlier run: they count as done, but not for the rate. */
-  constructor(stream: WriteStream, total: number, doneBefore: number, now: () => number = Date.now) {
+  /** `doneBefore` tasks ended before `started`: they count as done, but not for the rate. */
+  constructor(stream: WriteStream, total: number, doneBefore: number, started?: number, now: () => number = Date.now) {
     this.#stream = stream.isTTY && process.env.TERM !== "dumb" ? stream : undefined;
     this.#total = total;
     this.#doneBefore = doneBefore;
     this.#now = now;
-    this.#started = now();
+    this.#started = started ?? now();
     this.#ascii = !/utf-?8/i.test(process.env.LC_ALL ?? process.env.LC_CTYPE ?? process.env.LANG ?? "");
   }
 
@@ -94,17 +94,39 @@ export function progressLine(
   return parts.join("  ");
 }
 
-/** The rate of a job and how long it still takes. Empty until a task has ended since the first call for this job. */
-export type SpeedOf = (job: JobView) => readonly string[];
+type Usage = OperationOutput<"usage">;
 
-export function speedSinceFirst(): SpeedOf {
-  const firsts = new Map<number, { readonly at: number; readonly done: number }>();
-  return ({ id, count, counters, ended }) => {
-    const now = { at: Date.now(), done: counters.succeeded + counters.failed + counters.cancelled };
-    const first = firsts.get(id);
-    // Fewer than before: tasks run again.
-    if (first === undefined || now.done < first.done) firsts.set(id, now);
-    if (first === undefined || now.done <= first.done || ended !== undefined) return [];
-    return speedTexts(now.done - first.done, count - now.done, now.at - first.at);
+/** What the ended tasks of a job used. */
+export type UsageOf = (job: number) => Promise<Usage>;
+
+/**
+ * The broker adds it up over all results of a job. A caller that repeats is given the last answer again, for ten times
+ * as long as that answer took, but no longer than a minute.
+ */
+export function usageReader(read: UsageOf, now = (): number => performance.now()): UsageOf {
+  const answers = new Map<number, { readonly usage: Usage; readonly until: number }>();
+  return async (job) => {
+    const began = now();
+    const last = answers.get(job);
+    if (last !== undefined && began < last.until) return last.usage;
+    const usage = await read(job);
+    answers.set(job, { usage, until: now() + Math.min(60_000, 10 * (now() - began)) });
+    return usage;
   };
+}
+
+/** How many tasks of an open job have run since its first start, how many are left, and the time since. */
+export function paceOf(
+  { counters, ended }: JobView,
+  { firstStart }: Usage,
+): { readonly ran: number; readonly left: number; readonly ms: number } | undefined {
+  const ran = counters.succeeded + counters.failed;
+  if (ended !== undefined || ran === 0 || firstStart === 0) return undefined;
+  return { ran, left: counters.waiting + counters.running, ms: Math.max(1, Date.now() - firstStart) };
+}
+
+/** The rate of a job and how long it still takes; empty until a task has ended. */
+export function paceTexts(job: JobView, usage: Usage): readonly string[] {
+  const pace = paceOf(job, usage);
+  return pace === undefined ? [] : speedTexts(pace.ran, pace.left, pace.ms);
 }
