@@ -24,8 +24,11 @@ const FAST: Partial<AllocationRules> = {
 
 if (MISSING !== undefined) console.log(`the tests of Slurm are skipped: ${MISSING}`);
 
-async function openSite(rules: Partial<AllocationRules> = {}): Promise<Shop & { readonly slurm: SlurmSite }> {
-  const slurm = await SlurmSite.open();
+async function openSite(
+  rules: Partial<AllocationRules> = {},
+  lines: readonly string[] = [],
+): Promise<Shop & { readonly slurm: SlurmSite }> {
+  const slurm = await SlurmSite.open(lines);
   const shop = await openShop({ allocations: { rules: { ...FAST, ...rules } }, settings: { graceMs: 3_000 } });
   return { ...shop, slurm };
 }
@@ -94,6 +97,26 @@ describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () =>
     await logs(client, "paused: after 5 failures");
     expect((await client.ask("explain", { job: job.id, index: 0 })).reason).toContain("nope");
     expect(await client.ask("allocatorDryRun", { allocator: "a" })).toMatchObject({ accepted: false });
+  });
+
+  it("a queue that is full is told, is no failure, and takes more when it has room", {
+    timeout: PATIENCE_MS * 2,
+  }, async () => {
+    const { client, dir } = await openSite({}, ["MaxJobCount=3", "MinJobAge=2"]);
+    await add({ client, dir }, { maxWorkers: 4, backlog: 4 });
+    const go = join(dir, "go");
+    const job = await shell(client, `until [ -e ${go} ]; do sleep 0.2; done`, 4);
+    await logs(client, "full: ");
+    expect(await client.allocators.get("a")).toMatchObject({ failures: 0, problem: { kind: "full" } });
+    writeFileSync(go, "");
+    expect(await job.wait({ timeoutMs: PATIENCE_MS })).toBe("succeeded");
+    await until(
+      "its allocations have ended",
+      async () => (await client.allocators.get("a")).allocations.every(({ state }) => state === "ended"),
+      PATIENCE_MS,
+    );
+    expect(await (await shell(client, "true")).wait({ timeoutMs: PATIENCE_MS })).toBe("succeeded");
+    await logs(client, "answering: the batch system answers again");
   });
 
   it("what Slurm would let wait for ever is cancelled with its reason", { timeout: PATIENCE_MS }, async () => {

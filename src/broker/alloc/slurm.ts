@@ -5,8 +5,9 @@ import { userInfo } from "node:os";
 import { delimiter, join } from "node:path";
 import { type AskRequest, BatchError, type BatchManager, type FailureKind, type QueueEntry } from "./batch-manager.js";
 
-/** sbatch sleeps for two minutes if the queue is full. */
 const COMMAND_TIMEOUT_MS = 20_000;
+/** Where the queue is full, sbatch says so, and tries for two minutes. */
+const SLEEPS = /sleeping and retrying/;
 /** Variables that change the behaviour of the commands: a broker may itself run in an allocation. */
 const HIDDEN = /^(LABORO_|SQUEUE_|SCANCEL_|SLURM_(?!CONF$))/;
 const MAX_OUTPUT = 64 * 1024 * 1024;
@@ -123,10 +124,11 @@ export class Slurm implements BatchManager {
       env: { ...env, LC_ALL: "C" },
     };
     return new Promise((resolve, reject) => {
-      execFile(program, args, options, (cause, stdout, stderr) => {
+      const child = execFile(program, args, options, (cause, stdout, stderr) => {
         if (cause === null) resolve({ stdout, stderr });
         else reject(this.#failure(program, cause, `${stderr}\n${stdout}`));
       });
+      child.stderr?.on("data", (text: string) => SLEEPS.test(text) && child.kill("SIGKILL"));
     });
   }
 
