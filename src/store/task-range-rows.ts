@@ -1,6 +1,6 @@
 /** Task ranges as rows, and how tasks that run again are divided into them; the same for both engines. */
 import { type Attempt, type JobId, TaskRangeId, type WorkerId } from "../model/ids.js";
-import { difference, type Range, type Ranges, union } from "../model/ranges.js";
+import { contains, difference, intersection, normalize, type Range, type Ranges, union } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 
 export interface TaskRangeRow {
@@ -40,6 +40,27 @@ export function joinRuns(runs: readonly AttemptRun[]): AttemptRun[] {
     } else joined.push(run);
   }
   return joined;
+}
+
+/** The ranges of tasks that may run again: granted once, requested, and in no task range (`held`). */
+export function rerunCandidates(requested: Ranges | undefined, cursor: number, held: Ranges): Ranges {
+  const granted = { first: 0, last: cursor - 1 };
+  const ranges = requested === undefined ? normalize([granted]) : intersection(granted, normalize(requested));
+  return normalize(ranges.flatMap((range) => difference(range, held)));
+}
+
+/** Divides tasks without a result by their last stored attempt, because an attempt number is not used twice. */
+export function runsByAttempt(
+  ranges: Ranges,
+  stored: readonly { readonly index: number; readonly attempt: Attempt }[],
+): AttemptRun[] {
+  const last = new Map<number, Attempt>();
+  for (const { index, attempt } of stored)
+    if (contains(ranges, index)) last.set(index, Math.max(attempt, last.get(index) ?? 0));
+  const tried = [...last].map(([index, attempt]) => ({ first: index, last: index, attempt }));
+  const triedRanges = normalize(tried);
+  const others = ranges.flatMap((range) => difference(range, triedRanges));
+  return [...tried, ...others.map((range) => ({ ...range, attempt: 0 }))];
 }
 
 /** Waiting, without failures and crashes, with the ids from `first` on. */

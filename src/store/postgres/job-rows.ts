@@ -1,9 +1,16 @@
 /** Rows of task ranges; rows of jobs, with their counters summed over the brokers that have worked on them. */
 import { unpack } from "msgpackr";
-import { badInput } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
-import { currentSpec, type Job, type JobChanges, type JobEnd, type JobSpec } from "../../model/job.js";
+import type { Job, JobEnd } from "../../model/job.js";
 import type { ClaimedRange, JobFilter } from "../../model/store.js";
+import {
+  checkPattern,
+  isOnlyOpen,
+  type JobColumns,
+  jobFromColumns,
+  OPEN_CONDITIONS,
+  type States,
+} from "../job-rows.js";
 import { type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 import type { Session, Value } from "./connections.js";
 import { numberArray, rangesFrom, validText } from "./statements.js";
@@ -33,47 +40,17 @@ export function pageOfJobs(conditions: readonly Condition[]): string {
   return `SELECT ${FIELDS} FROM (${found}) AS j, ${state}, ${SUMS} ORDER BY j.id DESC`;
 }
 
-export interface JobRow {
-  readonly id: JobId;
-  readonly created: number;
-  readonly spec: Uint8Array;
-  readonly hasEntries: boolean;
-  readonly held: boolean;
-  readonly cursor: number;
-  readonly cancels: string;
-  readonly reason: string | null;
-  readonly succeeded: number;
-  readonly failed: number;
-  readonly cancelled: number;
-  readonly endedAt: number | null;
-  readonly endedState: number | null;
-  readonly notBefore: number | null;
-  readonly count: number;
-  readonly open: boolean;
-  readonly changes: string | null;
-}
+export type JobRow = JobColumns<boolean, number>;
 
 const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
 
-export function jobFrom(row: JobRow): Job {
-  // From a Buffer the bytes in it would come as Buffers.
-  const spec: JobSpec = unpack(new Uint8Array(row.spec));
-  const state = row.endedState === null ? undefined : ENDS[row.endedState];
-  const changes: JobChanges | null = row.changes === null ? null : JSON.parse(row.changes);
-  return {
-    ...currentSpec(spec, { ...row, changes }),
-    id: row.id,
-    created: row.created,
-    held: row.held,
-    hasEntries: row.hasEntries,
-    cursor: row.cursor,
+export const jobFrom = (row: JobRow): Job =>
+  jobFromColumns(row, {
+    // From a Buffer the bytes in it would come as Buffers.
+    spec: unpack(new Uint8Array(row.spec)),
     cancels: rangesFrom(row.cancels),
-    ...(row.reason === null ? {} : { reason: row.reason }),
-    counters: { succeeded: row.succeeded, failed: row.failed, cancelled: row.cancelled },
-    ...(row.notBefore === null || row.endedAt !== null ? {} : { delayed: true }),
-    ...(row.endedAt === null || state === undefined ? {} : { ended: { at: row.endedAt, state } }),
-  };
-}
+    ended: row.endedState === null ? undefined : ENDS[row.endedState],
+  });
 
 const jobEndNumber = (end: JobEnd): number => ENDS.indexOf(end);
 
@@ -104,18 +81,10 @@ export function conditionsOf(filter: JobFilter): Condition[][] {
   add("created < ?::float8", createdBefore);
   add("ended_at < ?::float8", endedBefore, true);
   if (states === undefined || !isOnlyOpen(states)) return [conditions];
-  return OPEN.map((sql) => [{ sql: `${sql} AND ?::boolean`, value: true, ofState: true }, ...conditions]);
+  return OPEN_CONDITIONS.map((sql) => [{ sql: `${sql} AND ?::boolean`, value: true, ofState: true }, ...conditions]);
 }
 
-type States = NonNullable<JobFilter["states"]>;
-
-/**
- * Open jobs have their own indexes, which serve only literally the same conditions. So have jobs that did not succeed.
- */
-const OPEN = ["ended_at IS NULL AND not_before IS NULL", "ended_at IS NULL AND not_before IS NOT NULL"];
-
-const isOnlyOpen = (states: States): boolean => states.length > 0 && states.every((state) => state === "open");
-
+/** Jobs that did not succeed have an index of their own, too. */
 function stateCondition(states: States): Condition {
   const ends = states.filter((state) => state !== "open").map(jobEndNumber);
   const ended = `${ends.includes(0) ? "" : "ended_state <> 0 AND "}ended_state = ANY(?::smallint[])`;
@@ -123,13 +92,9 @@ function stateCondition(states: States): Condition {
   return { sql, value: numberArray(ends), ofState: true };
 }
 
-const MAX_PATTERN_LENGTH = 10_000;
-
 /** In LIKE a percent sign matches any text, an underscore any character. */
 function pattern(name: string): string {
-  if (name.length > MAX_PATTERN_LENGTH) {
-    throw badInput(`a pattern for names of ${name.length} characters: at most ${MAX_PATTERN_LENGTH}`);
-  }
+  checkPattern(name);
   return validText(name)
     .replace(/[\\%_]/g, "\\$&")
     .replace(/\*+/g, "%");

@@ -3,7 +3,7 @@
 import { pack, unpack } from "msgpackr";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
-import { currentSpec, type Entries, isParked, type Job, type JobSpec, newJob } from "../../model/job.js";
+import { type Entries, isParked, type Job, type JobSpec, newJob } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { SchedulePage, ScheduleQuery } from "../../model/schedule.js";
@@ -24,6 +24,7 @@ import type {
   WriteResult,
 } from "../../model/store.js";
 import { chunkEntries, entriesWithin } from "../entry-chunks.js";
+import { jobFromColumns } from "../job-rows.js";
 import { encodeSchedule, scheduleFrom } from "../schedule-rows.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import type {
@@ -212,8 +213,6 @@ function submitted(write: Write | undefined, row: SubmittedRow, now: number): Wr
   return { op, job, ...(taskRange && { taskRange }), ...(replaced && { replaced }) };
 }
 
-// A job's spec as stored: one MessagePack value, which may hold bytes where JSON could not.
-
 function encodeSpec(spec: JobSpec): Uint8Array {
   // A copy, because pack() returns a view of a shared buffer, which a clone would contain as a whole.
   return new Uint8Array(pack(spec));
@@ -264,23 +263,12 @@ export function scheduleRow({
   };
 }
 
-export function jobFrom(row: JobRow): Job {
-  const spec: JobSpec = unpack(row.spec);
-  const { count, open, changes } = row;
-  return {
-    ...currentSpec(spec, { count, open: open === 1, changes: changes === null ? null : JSON.parse(changes) }),
-    id: row.id,
-    created: row.created,
-    held: row.held === 1,
-    hasEntries: row.hasEntries === 1,
-    cursor: row.cursor,
+export const jobFrom = (row: JobRow): Job =>
+  jobFromColumns(row, {
+    spec: unpack(row.spec),
     cancels: JSON.parse(row.cancels),
-    ...(row.reason === null ? {} : { reason: row.reason }),
-    counters: { succeeded: row.succeeded, failed: row.failed, cancelled: row.cancelled },
-    ...(row.notBefore === null || row.endedAt !== null ? {} : { delayed: true }),
-    ...(row.endedAt === null || row.endedState === null ? {} : { ended: { at: row.endedAt, state: row.endedState } }),
-  };
-}
+    ended: row.endedState ?? undefined,
+  });
 
 /** The job that a submission has become. */
 const submittedJob = (write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job =>

@@ -1,7 +1,7 @@
-import { badInput } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
 import type { EntryChunk, JobFilter, NextDelayed } from "../../model/store.js";
+import { checkPattern, isOnlyOpen, OPEN_CONDITIONS, type States } from "../job-rows.js";
 import type { Database, Statement } from "./database.js";
 import type { JobRow } from "./messages.js";
 
@@ -140,13 +140,6 @@ export function conditionsOf(filter: JobFilter): Condition[][] {
   return [conditions];
 }
 
-type States = NonNullable<JobFilter["states"]>;
-
-/** They have indexes of their own, which serve only conditions in their very words. */
-const OPEN_CONDITIONS = ["ended_at IS NULL AND not_before IS NULL", "ended_at IS NULL AND not_before IS NOT NULL"];
-
-const isOnlyOpen = (states: States): boolean => states.length > 0 && states.every((state) => state === "open");
-
 function stateCondition(states: States): Condition {
   return {
     sql: "coalesce(ended_state, 'open') IN (SELECT value FROM json_each(?))",
@@ -154,14 +147,9 @@ function stateCondition(states: States): Condition {
   };
 }
 
-/** SQLite refuses patterns of more than 50,000 bytes. */
-const MAX_PATTERN_LENGTH = 10_000;
-
 /** In GLOB a question mark and a bracket are special; inside brackets they are literal. */
 function glob(pattern: string): string {
-  if (pattern.length > MAX_PATTERN_LENGTH) {
-    throw badInput(`a pattern for names of ${pattern.length} characters: at most ${MAX_PATTERN_LENGTH}`);
-  }
+  checkPattern(pattern);
   return pattern.replace(/[?[]/g, "[$&]");
 }
 

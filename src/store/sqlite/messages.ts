@@ -7,6 +7,7 @@ import type { Attempt, JobId, TaskIndex, TaskRangeId } from "../../model/ids.js"
 import type { IfExists, JobEnd } from "../../model/job.js";
 import type { LimitStart } from "../../model/limit.js";
 import type { ClaimedRange, EntryChunk, Epoch, Progress, TaskRange, Write, WriteResult } from "../../model/store.js";
+import type { JobColumns } from "../job-rows.js";
 import type { ScheduleRow } from "../schedule-rows.js";
 
 /** A submission. Parts that the thread need not read are encoded already. */
@@ -82,26 +83,8 @@ export type WriteResultRow =
   | ScheduleResultRow
   | PromotedRow;
 
-/** A job as its row has it; the spec is decoded in the main thread. */
-export interface JobRow {
-  readonly id: JobId;
-  readonly created: number;
-  readonly spec: Uint8Array;
-  readonly hasEntries: number;
-  readonly held: number;
-  readonly cursor: number;
-  readonly cancels: string;
-  readonly reason: string | null;
-  readonly succeeded: number;
-  readonly failed: number;
-  readonly cancelled: number;
-  readonly endedAt: number | null;
-  readonly endedState: JobEnd | null;
-  readonly notBefore: number | null;
-  readonly count: number;
-  readonly open: number;
-  readonly changes: string | null;
-}
+/** The spec is decoded in the main thread. */
+export type JobRow = JobColumns<number, JobEnd>;
 
 export interface RecoveredRows {
   readonly identity: string;

@@ -4,15 +4,7 @@
  * before, so only this operation waits for its own answers. The job's row is locked throughout.
  */
 import type { JobId } from "../../../model/ids.js";
-import {
-  contains,
-  countOf,
-  difference,
-  intersection,
-  normalize,
-  type Range,
-  type Ranges,
-} from "../../../model/ranges.js";
+import { countOf, difference, intersection, type Range, type Ranges } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
 import { stateNumber } from "../../result-rows.js";
 import {
@@ -21,11 +13,13 @@ import {
   firstRecorded,
   joinRuns,
   refusedRerun,
+  rerunCandidates,
+  runsByAttempt,
   taskRangesFromRuns,
 } from "../../task-range-rows.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
 import { RESULT_COLUMNS } from "../result-columns.js";
-import type { BatchContext, IndexedWrite, WriteOf } from "../stages.js";
+import type { BatchContext, IndexedWrite } from "../stages.js";
 import { addToJobCounters, multirange, numberArray, OWN_EPOCH, rangesFrom, SET_CHANGED } from "../statements.js";
 import { holderOf, SET_HOLDER } from "./submit.js";
 
@@ -86,7 +80,7 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
     batch.writeResults[at] = { op, taskRanges: [], count: 0 };
     return;
   }
-  const candidates = candidateRanges(write, row.cursor, rangesFrom(row.held));
+  const candidates = rerunCandidates(write.ranges, row.cursor, rangesFrom(row.held));
   const unrun = ends.includes("cancelled") ? await neverRan(batch, job, candidates, rangesFrom(row.cancels)) : [];
   const states = numberArray(ends.map(stateNumber));
   const ran =
@@ -112,13 +106,6 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
   };
 }
 
-/** The ranges of tasks that may run again: granted once, asked for, and in no task range. */
-function candidateRanges({ ranges }: WriteOf<"rerun">, cursor: number, held: Ranges): Ranges {
-  const granted = { first: 0, last: cursor - 1 };
-  const asked = ranges === undefined ? normalize([granted]) : intersection(granted, normalize(ranges));
-  return normalize(asked.flatMap((range) => difference(range, held)));
-}
-
 async function neverRan(batch: BatchContext, job: JobId, candidates: Ranges, cancels: Ranges): Promise<Ranges> {
   const cancelled = candidates.flatMap((range) => intersection(range, cancels));
   if (cancelled.length === 0) return [];
@@ -126,20 +113,9 @@ async function neverRan(batch: BatchContext, job: JobId, candidates: Ranges, can
   return cancelled.flatMap((range) => difference(range, recorded));
 }
 
-/** Divides tasks without a result by their last stored attempt, because an attempt number is not used twice. */
 async function byLastAttempt(batch: BatchContext, job: JobId, ranges: Ranges): Promise<AttemptRun[]> {
   if (ranges.length === 0) return [];
-  const rows = await batch.session.send<{ index: number; attempt: number }>(
-    LAST_ATTEMPTS,
-    rangeParameters(job, ranges),
-  );
-  const tried = rows.map(({ index, attempt }) => ({ first: index, last: index, attempt }));
-  const triedRanges = normalize(tried);
-  const others = ranges.flatMap((range) => difference(range, triedRanges));
-  return [
-    ...tried.filter(({ first }) => contains(ranges, first)),
-    ...others.map((range) => ({ ...range, attempt: 0 })),
-  ];
+  return runsByAttempt(ranges, await batch.session.send(LAST_ATTEMPTS, rangeParameters(job, ranges)));
 }
 
 async function reopen(

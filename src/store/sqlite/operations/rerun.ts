@@ -5,16 +5,7 @@
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import type { TaskEnd } from "../../../model/outcome.js";
-import {
-  contains,
-  countOf,
-  difference,
-  intersection,
-  normalize,
-  type Range,
-  type Ranges,
-} from "../../../model/ranges.js";
-import type { Write } from "../../../model/store.js";
+import { countOf, difference, intersection, normalize, type Range, type Ranges } from "../../../model/ranges.js";
 import { STATES } from "../../result-rows.js";
 import {
   type AttemptRun,
@@ -22,6 +13,8 @@ import {
   firstRecorded,
   joinRuns,
   refusedRerun,
+  rerunCandidates,
+  runsByAttempt,
   taskRangesFromRuns,
 } from "../../task-range-rows.js";
 import type { Database } from "../database.js";
@@ -43,8 +36,6 @@ const REOPEN = `
 UPDATE job SET ended_at = NULL, not_before = NULL, ended_state = NULL, cancels = ?1, cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
 WHERE id = ?2`;
 
-type Rerun = Extract<Write, { op: "rerun" }>;
-
 export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }: Tables): Operation<"rerun"> {
   const find = db.prepare(FIND);
   const taskRangesOf = db.prepare(TASK_RANGES);
@@ -52,15 +43,6 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
   const results = prepareRerunResults(db);
   const keys = prepareJobKeys(db, jobCounters);
   const byLastAttempt = prepareByLastAttempt(db, output);
-
-  /** The ranges of tasks that may run again: granted once, asked for, and in no task range. */
-  const candidateRanges = ({ job, ranges }: Rerun, cursor: number): Ranges => {
-    const held: Range[] = taskRangesOf.all(job);
-    const granted = { first: 0, last: cursor - 1 };
-    const asked = ranges === undefined ? [granted] : intersection(granted, normalize(ranges));
-    const taskRanges = normalize(held);
-    return normalize(asked.flatMap((range) => difference(range, taskRanges)));
-  };
 
   const neverRan = (job: JobId, candidates: Ranges, cancels: Ranges): Ranges =>
     candidates
@@ -72,12 +54,13 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
     const row: { cursor: number; cancels: string; key: string | null; hasKey: number } | undefined = find.get(job);
     if (row === undefined) return { op, taskRanges: [], count: 0 };
     const cancels: Ranges = JSON.parse(row.cancels);
-    const candidates = candidateRanges(write, row.cursor);
+    const held: Ranges = normalize(taskRangesOf.all(job));
+    const candidates = rerunCandidates(write.ranges, row.cursor, held);
     const unrun = ends.includes("cancelled") ? neverRan(job, candidates, cancels) : [];
     const ran = candidates.flatMap((range) => results.runs(job, range, ends));
     const runs = joinRuns([...ran, ...byLastAttempt(job, unrun)]);
     const holder = row.key === null ? undefined : keys.holder(row.key, now);
-    const first = firstRecorded(row.cursor, cancels, normalize(taskRangesOf.all(job)));
+    const first = firstRecorded(row.cursor, cancels, held);
     const removed = first !== undefined && results.recorded(job, first).length === 0;
     const refused = removed ? BEING_REMOVED : refusedRerun(runs, idCount, holder === job ? undefined : holder);
 
@@ -107,23 +90,14 @@ const sum = (a: Counters, b: Counters): Counters => ({
   cancelled: a.cancelled + b.cancelled,
 });
 
-/** Divides tasks without a result by their last stored attempt, because an attempt number is not used twice. */
 function prepareByLastAttempt(db: Database, output: OutputTable): (job: JobId, ranges: Ranges) => AttemptRun[] {
   const lastAttempts = db.prepare(LAST_ATTEMPTS);
   return (job, ranges) => {
     if (ranges.length === 0) return [];
-    const last = new Map<number, number>();
-    for (const { index, attempt } of output.unended(job)) {
-      if (contains(ranges, index)) last.set(index, Math.max(attempt, last.get(index) ?? 0));
-    }
-    for (const { first, last: end } of ranges) {
-      const rows: { index: number; attempt: number }[] = lastAttempts.all(job, first, end);
-      for (const { index, attempt } of rows) last.set(index, Math.max(attempt, last.get(index) ?? 0));
-    }
-    const tried = [...last].map(([index, attempt]) => ({ first: index, last: index, attempt }));
-    const triedRanges = normalize(tried);
-    const others = ranges.flatMap((range) => difference(range, triedRanges));
-    return [...tried, ...others.map((range) => ({ ...range, attempt: 0 }))];
+    const stored = ranges.flatMap(({ first, last }): { index: number; attempt: number }[] =>
+      lastAttempts.all(job, first, last),
+    );
+    return runsByAttempt(ranges, [...output.unended(job), ...stored]);
   };
 }
 
