@@ -53,22 +53,8 @@ const LIMITS = 100;
 /** Allocators with their own series. */
 const ALLOCATORS = 100;
 
-const one = (value: number): MetricSample[] => [{ value, labels: {} }];
 const by = (label: string, counts: Readonly<Record<string, number>>): MetricSample[] =>
   Object.entries(counts).map(([name, value]) => ({ value, labels: { [label]: name } }));
-
-const perService = (value: (service: Service) => number | undefined) => (scrape: ScrapeData) =>
-  scrape.services.flatMap((service) => {
-    const { name, pool } = service;
-    const found = value(service);
-    return found === undefined ? [] : [{ value: found, labels: { service: name, pool } }];
-  });
-
-const perLimit = (value: (limit: LimitInfo) => number | undefined) => (scrape: ScrapeData) =>
-  scrape.limits.flatMap((limit) => {
-    const found = value(limit);
-    return found === undefined ? [] : [{ value: found, labels: { limit: limit.name } }];
-  });
 
 /** A Prometheus histogram: each bucket includes all smaller ones. */
 function histogram(name: string, { counts, count, sum }: Histogram): MetricSample[] {
@@ -91,152 +77,112 @@ function standings({ state }: Core): Record<string, number> {
   return counts;
 }
 
-const metric = (
-  name: string,
-  type: Metric["type"],
-  help: string,
-  values: (scrape: ScrapeData) => readonly MetricSample[],
-): Metric => ({ name: `laboro_${name}`, type, help, values });
+type Values = (scrape: ScrapeData) => number | readonly MetricSample[];
 
-const histogramMetric = (name: string, help: string, of: (core: Core) => Histogram): Metric =>
+const metric = (name: string, type: Metric["type"], help: string, values: Values): Metric => ({
+  ...{ name: `laboro_${name}`, type, help },
+  values: (scrape) => {
+    const found = values(scrape);
+    return typeof found === "number" ? [{ value: found, labels: {} }] : found;
+  },
+});
+const gauge = (name: string, help: string, values: Values): Metric => metric(name, "gauge", help, values);
+const counter = (name: string, help: string, values: Values): Metric => metric(name, "counter", help, values);
+const durations = (name: string, help: string, of: (core: Core) => Histogram): Metric =>
   metric(name, "histogram", help, ({ core }) => histogram(`laboro_${name}`, of(core)));
 
+type Of<T> = (item: T) => number | undefined;
+
+const perService = (name: string, type: Metric["type"], help: string, of: Of<Service>): Metric =>
+  metric(`service_${name}`, type, help, ({ services }) =>
+    services.flatMap((service) => labelled(of(service), { service: service.name, pool: service.pool })),
+  );
+const perLimit = (name: string, help: string, of: Of<LimitInfo>): Metric =>
+  gauge(`limit_${name}`, help, ({ limits }) => limits.flatMap((limit) => labelled(of(limit), { limit: limit.name })));
+
+const labelled = (value: number | undefined, labels: MetricSample["labels"]): MetricSample[] =>
+  value === undefined ? [] : [{ value, labels }];
+
 export const METRICS: readonly Metric[] = [
-  metric("info", "gauge", "Always 1, with the version", ({ version }) => [{ value: 1, labels: { version } }]),
-  metric("start_time_seconds", "gauge", "When the broker was started, since 1970", ({ core }) =>
-    one(core.started / 1000),
+  gauge("info", "Always 1, with the version", ({ version }) => [{ value: 1, labels: { version } }]),
+  gauge("start_time_seconds", "When the broker was started, since 1970", ({ core }) => core.started / 1000),
+  gauge("refusing", "1 while nothing new is accepted: the disk is full, or the store has failed", ({ core }) =>
+    core.refusing === undefined ? 0 : 1,
   ),
-  metric(
-    "refusing",
-    "gauge",
-    "1 while nothing new is accepted: the disk is full, or the store has failed",
-    ({ core }) => one(core.refusing === undefined ? 0 : 1),
+  gauge("jobs", "Open jobs", ({ work }) => by("state", work.jobs)),
+  gauge("tasks", "Tasks of open jobs that have not ended", ({ work }) => by("state", work.tasks)),
+  counter("tasks_ended_total", "Tasks, by their last result", ({ core }) => by("state", core.counters.ended)),
+  counter("tasks_assigned_total", "Tasks assigned to workers", ({ core }) => core.counters.assigned),
+  counter(
+    "task_retries_total",
+    "Attempts that failed or were lost and were not the last",
+    ({ core }) => core.counters.retried,
   ),
-  metric("jobs", "gauge", "Open jobs", ({ work }) => by("state", work.jobs)),
-  metric("tasks", "gauge", "Tasks of open jobs that have not ended", ({ work }) => by("state", work.tasks)),
-  metric("tasks_ended_total", "counter", "Tasks, by their last result", ({ core }) => by("state", core.counters.ended)),
-  metric("tasks_assigned_total", "counter", "Tasks assigned to workers", ({ core }) => one(core.counters.assigned)),
-  metric("task_retries_total", "counter", "Attempts that failed or were lost and were not the last", ({ core }) =>
-    one(core.counters.retried),
+  gauge(
+    "oldest_wait_seconds",
+    "For how long the oldest waiting task has waited",
+    ({ core }) => oldestWait(core, now()) / 1000,
   ),
-  metric("oldest_wait_seconds", "gauge", "For how long the oldest waiting task has waited", ({ core }) =>
-    one(oldestWait(core, now()) / 1000),
-  ),
-  histogramMetric(
+  durations(
     "task_wait_seconds",
     "From when a task could be assigned until it was",
     ({ counters }) => counters.taskWaits,
   ),
-  histogramMetric(
-    "task_duration_seconds",
-    "From the start of a task to its end",
-    ({ counters }) => counters.taskDurations,
-  ),
-  metric("output_bytes_total", "counter", "Output received from workers", ({ core }) => one(core.counters.outputBytes)),
-  metric("workers", "gauge", "Workers, connected or within the grace period", ({ workerCounts: { workers } }) =>
+  durations("task_duration_seconds", "From the start of a task to its end", ({ counters }) => counters.taskDurations),
+  counter("output_bytes_total", "Output received from workers", ({ core }) => core.counters.outputBytes),
+  gauge("workers", "Workers, connected or within the grace period", ({ workerCounts: { workers } }) =>
     by("state", { connected: workers.connected, disconnected: workers.disconnected }),
   ),
-  metric("workers_draining", "gauge", "Workers that are draining", ({ workerCounts }) =>
-    one(workerCounts.workers.draining),
+  gauge("workers_draining", "Workers that are draining", ({ workerCounts }) => workerCounts.workers.draining),
+  gauge("workers_standing", "Workers by standing", ({ core }) => by("standing", standings(core))),
+  counter(
+    "workers_lost_total",
+    "Connections of workers that ended without notice",
+    ({ core }) => core.counters.workersLost,
   ),
-  metric("workers_standing", "gauge", "Workers by standing", ({ core }) => by("standing", standings(core))),
-  metric("workers_lost_total", "counter", "Connections of workers that ended without notice", ({ core }) =>
-    one(core.counters.workersLost),
-  ),
-  metric("slots", "gauge", "Slots of connected workers", ({ workerCounts: { slots } }) =>
+  gauge("slots", "Slots of connected workers", ({ workerCounts: { slots } }) =>
     by("state", { free: slots.free, used: slots.total - slots.free }),
   ),
-  metric("requests", "gauge", "Requests to services that have no answer yet", ({ requests }) => by("state", requests)),
-  metric("requests_completed_total", "counter", "Requests that were answered or failed", ({ core: { counters } }) =>
+  gauge("requests", "Requests to services that have no answer yet", ({ requests }) => by("state", requests)),
+  counter("requests_completed_total", "Requests that were answered or failed", ({ core: { counters } }) =>
     by("outcome", { ok: counters.requestsCompleted - counters.requestsFailed, failed: counters.requestsFailed }),
   ),
-  histogramMetric(
-    "request_duration_seconds",
-    "From a request to its answer",
-    ({ counters }) => counters.requestDurations,
+  durations("request_duration_seconds", "From a request to its answer", ({ counters }) => counters.requestDurations),
+  perService("workers", "gauge", "Workers that offer it", (one) => one.workers),
+  perService("requests_waiting", "gauge", "Requests that wait for a worker", (one) => one.waiting),
+  perService("requests_completed_total", "counter", "Requests that were answered or failed", (one) => one.completed),
+  perService("requests_failed_total", "counter", "Those of them that failed", (one) => one.failed),
+  perLimit("tasks_waiting", "Tasks of jobs that name it that are not at a worker", (one) => one.waiting),
+  perLimit("tasks_running", "Tasks at workers that count against it, at all brokers", (one) => one.running),
+  perLimit("max_running", "At most this many run", ({ rule }) => rule.running),
+  perLimit("starts", "Starts within the interval of its rate, at all brokers", ({ rule, starts }) =>
+    rule.rate === undefined ? undefined : starts,
   ),
-  metric(
-    "service_workers",
-    "gauge",
-    "Workers that offer it",
-    perService(({ workers }) => workers),
-  ),
-  metric(
-    "service_requests_waiting",
-    "gauge",
-    "Requests that wait for a worker",
-    perService(({ waiting }) => waiting),
-  ),
-  metric(
-    "service_requests_completed_total",
-    "counter",
-    "Requests that were answered or failed",
-    perService(({ completed }) => completed),
-  ),
-  metric(
-    "service_requests_failed_total",
-    "counter",
-    "Those of them that failed",
-    perService(({ failed }) => failed),
-  ),
-  metric(
-    "limit_tasks_waiting",
-    "gauge",
-    "Tasks of jobs that name it that are not at a worker",
-    perLimit(({ waiting }) => waiting),
-  ),
-  metric(
-    "limit_tasks_running",
-    "gauge",
-    "Tasks at workers that count against it, at all brokers",
-    perLimit(({ running }) => running),
-  ),
-  metric(
-    "limit_max_running",
-    "gauge",
-    "At most this many run",
-    perLimit(({ rule }) => rule.running),
-  ),
-  metric(
-    "limit_starts",
-    "gauge",
-    "Starts within the interval of its rate, at all brokers",
-    perLimit(({ rule, starts }) => (rule.rate === undefined ? undefined : starts)),
-  ),
-  metric(
-    "limit_max_starts",
-    "gauge",
-    "At most this many within its interval",
-    perLimit(({ rule }) => rule.rate?.starts),
-  ),
-  metric("schedule_runs_total", "counter", "Runs that schedules have started", ({ core }) =>
-    one(core.schedules.runCounts.started),
-  ),
-  metric("schedule_skipped_total", "counter", "Points in time of schedules without a run", ({ core }) => {
+  perLimit("max_starts", "At most this many within its interval", ({ rule }) => rule.rate?.starts),
+  counter("schedule_runs_total", "Runs that schedules have started", ({ core }) => core.schedules.runCounts.started),
+  counter("schedule_skipped_total", "Points in time of schedules without a run", ({ core }) => {
     const { overlap, missed, refused } = core.schedules.runCounts;
     return by("reason", { overlap, missed, refused });
   }),
-  metric("schedule_late_seconds", "gauge", "How late the earliest scheduled run is", ({ core }) =>
-    one(core.schedules.late() / 1000),
-  ),
-  metric("allocations", "gauge", "Jobs of the batch system that an allocator has", ({ core }) =>
+  gauge("schedule_late_seconds", "How late the earliest scheduled run is", ({ core }) => core.schedules.late() / 1000),
+  gauge("allocations", "Jobs of the batch system that an allocator has", ({ core }) =>
     core.allocators.known.slice(0, ALLOCATORS).flatMap((one) => {
-      const labelled = ([state, value]: [string, number]) => ({ value, labels: { allocator: one.name, state } });
-      return Object.entries(countsOf(one)).map(labelled);
+      const counts = Object.entries(countsOf(one));
+      return counts.map(([state, value]) => ({ value, labels: { allocator: one.name, state } }));
     }),
   ),
-  metric("allocations_total", "counter", "Allocations that this broker asked for, cancelled, or saw fail", ({ core }) =>
+  counter("allocations_total", "Allocations that this broker asked for, cancelled, or saw fail", ({ core }) =>
     by("event", core.allocators.counts),
   ),
-  metric("events_total", "counter", "Events", ({ core }) => one(core.events.last % 2 ** 32)),
-  metric("commits_total", "counter", "Batches written to the store", ({ core }) => one(core.counters.commits)),
-  metric("disk_bytes", "gauge", "Space on the disk of the data directory", ({ disk }) =>
+  counter("events_total", "Events", ({ core }) => core.events.last % 2 ** 32),
+  counter("commits_total", "Batches written to the store", ({ core }) => core.counters.commits),
+  gauge("disk_bytes", "Space on the disk of the data directory", ({ disk }) =>
     disk === undefined ? [] : by("state", { free: disk.free, used: disk.total - disk.free }),
   ),
-  metric("process_resident_bytes", "gauge", "Memory of the process", () => one(process.memoryUsage.rss())),
-  metric("process_cpu_seconds_total", "counter", "Processor time of the process", () => {
+  gauge("process_resident_bytes", "Memory of the process", () => process.memoryUsage.rss()),
+  counter("process_cpu_seconds_total", "Processor time of the process", () => {
     const { user, system } = process.cpuUsage();
-    return one((user + system) / 1e6);
+    return (user + system) / 1e6;
   }),
 ];
 
