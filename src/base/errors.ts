@@ -49,6 +49,7 @@ export const ERROR_CODES = {
   LABORO_TOO_MANY_PEERS: "as many peers are connected to this listener as it accepts",
   LABORO_VERSION: "the two ends speak different versions of the link",
   LABORO_WORKER_LOST: "the worker that had the request is gone",
+  LABORO_WORKER_STOPPING: "the worker stops, and the grace of what it runs is over",
 } as const;
 
 /** Stable, and explained in docs/reference/errors.md. */

@@ -359,9 +359,11 @@ export class Schedules {
     task: TaskDefinition<Input, Output, unknown>,
     input: NoInfer<Input>,
     job: ScheduledTaskOptions = {},
+    options?: CallOptions,
   ): Promise<ScheduleInfo> {
     const entries = [await encodeInput(task, input)];
-    return this.set(name, { ...when, job: { ...job, recipe: { kind: "call", service: task.name }, entries } });
+    const recipe = { kind: "call" as const, service: task.name };
+    return this.set(name, { ...when, job: { ...job, recipe, entries } }, options);
   }
 
   /** What is absent stays as it is. */

@@ -13,6 +13,7 @@ export {
   type StopOptions,
   type StopReason,
   startWorker,
+  type TaskEndInfo,
   type ThreadOptions,
   type Worker,
   type WorkerOptions,

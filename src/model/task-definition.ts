@@ -79,10 +79,11 @@ export interface HandlerContext {
   readonly after: readonly number[];
   /**
    * Aborted when the task is cancelled or past its time limit, when the client no longer waits, or when the worker
-   * stops.
+   * stops. The `code` of its `reason` tells them apart: LABORO_TASK_CANCELLED, LABORO_DEADLINE, LABORO_WORKER_STOPPING;
+   * of a request also LABORO_BROKER_GONE.
    */
   readonly signal: AbortSignal;
-  /** Reports progress: any JSON value of at most 4 KiB. The last one is shown. At most one per second is sent. */
+  /** Reports progress: any JSON value of at most 4 KiB. The last one is shown. At most two per second are sent. */
   progress(value: unknown): void;
   /** Writes a line to the task's output. Values other than text are formatted as by console.log. */
   log(...values: readonly unknown[]): void;

@@ -1,9 +1,9 @@
 /** Requests that this worker is answering. They belong to one connection: when it ends, no client waits for them. */
-import { badInput, type ErrorCode } from "../base/errors.js";
+import { badInput, type ErrorCode, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import { FRAME_LIMIT } from "../protocols/laboro/codec-fields.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
-import { type CallPort, REQUEST_INFO, ServiceCall, type Services } from "./services.js";
+import { type CallPort, REQUEST_INFO, ServiceCall, type Services, workerStops } from "./services.js";
 
 type Call = Extract<ToWorker, { type: "CALL" }>;
 
@@ -53,9 +53,7 @@ export class Calls {
       if (tooLong) send({ type: "REPLY", id, ...tooLarge(service, answer.length) });
       else if (error === undefined) send({ type: "REPLY", id, body: answer });
       else {
-        // A refusal of laboro itself has its code, and no stack that a client could use.
-        const isOwn = thrown === undefined || thrown.name === "LaboroError";
-        const details = isOwn ? undefined : Buffer.from(JSON.stringify(thrown));
+        const details = thrown && Buffer.from(JSON.stringify(thrown));
         send({ type: "REPLY", id, body: answer, error, details });
       }
       this.#callEnded();
@@ -65,18 +63,20 @@ export class Calls {
   }
 
   abort(id: number): void {
-    this.#active.get(id)?.abort(this.#cancelGraceMs);
+    const why = "the client does not wait for the reply any more";
+    this.#active.get(id)?.abort(this.#cancelGraceMs, new LaboroError("LABORO_DEADLINE", why));
   }
 
   /** The worker leaves: no handler continues for longer than the grace. */
   abortAll(graceMs: number): void {
     this.#leaving = true;
-    for (const call of this.#active.values()) call.abort(graceMs);
+    for (const call of this.#active.values()) call.abort(graceMs, workerStops());
   }
 
   /** The connection is gone, so nobody waits for the replies. */
   forgetAll(): void {
-    for (const call of this.#active.values()) call.abort(this.#cancelGraceMs);
+    const why = new LaboroError("LABORO_BROKER_GONE", "the connection to the broker has ended");
+    for (const call of this.#active.values()) call.abort(this.#cancelGraceMs, why);
     this.#active.clear();
     this.#callEnded();
   }

@@ -34,11 +34,13 @@ import {
 import { indexPath, spooledOutputs } from "./spool/block.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
+import { type TaskEndInfo, tellingEnds } from "./task-end.js";
 import { TaskFolders } from "./task-folders.js";
 import { type HandlerModule, openModule, type ThreadOptions } from "./threads/index.js";
 
 export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs/index.js";
 export type { Handler } from "./services.js";
+export type { TaskEndInfo } from "./task-end.js";
 export type { ThreadOptions } from "./threads/index.js";
 
 /** What a worker is started with. Only `broker` is needed. */
@@ -118,6 +120,8 @@ export interface WorkerOptions {
   readonly onRefused?: (error: LaboroError) => void;
   /** All brokers were tried without an answer, `rounds` times in a row. The worker keeps trying. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
+  /** An attempt at a task has ended here: for metrics, and for services that collect errors. */
+  readonly onTaskEnded?: (end: TaskEndInfo) => void;
   /** The worker has stopped, and not because `stop` was called. */
   readonly onStopped?: (reason: StopReason) => void;
 }
@@ -167,6 +171,12 @@ export interface Worker {
    * loaded.
    */
   handle(module: URL, options?: ThreadOptions): Promise<readonly string[]>;
+  /** The same for one of the tasks that the module handles, in threads of its own. */
+  handle<Input, Output, Parsed>(
+    task: TaskDefinition<Input, Output, Parsed>,
+    module: URL,
+    options?: ThreadOptions,
+  ): Promise<readonly string[]>;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
   /**
@@ -240,11 +250,12 @@ function openWorker(options: WorkerOptions): Worker {
       ? undefined
       : new Lifetime(options.lifetimeMs, now, () => leave("lifetime", options.lifetimeGraceMs ?? 0));
   const memory = memoryWatch(options, log, () => agent);
+  const onTaskEnded = options.onTaskEnded && tellingEnds(options.onTaskEnded, log);
   const agent = new Agent(
     {
       ...{ directory, slots, files, services, capacity, log, now },
       folders: new TaskFolders(dir, options.sentFilesBytes),
-      ...definedOnly({ spool, lifetime, memory }),
+      ...definedOnly({ spool, lifetime, memory, onTaskEnded }),
     },
     {
       ...addressesOf(options),
@@ -303,16 +314,18 @@ function openWorker(options: WorkerOptions): Worker {
     const stopped = stop(graceMs > 0 ? { graceMs } : { finish: false });
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
-  const handleModule = async (module: URL, threads: ThreadOptions = {}): Promise<readonly string[]> => {
+  const handleModule = async (module: URL, threads: ThreadOptions = {}, task?: string): Promise<readonly string[]> => {
     for (const name of ["threads", "memoryMb", "loadTimeoutMs"] as const)
       if (threads[name] !== undefined) wholeNumber(threads[name], name);
     const opened = await openModule(module, { slots: count, guardian: slots.guardian, ...threads });
+    const handlers = [...opened.handlers].filter(([name]) => task === undefined || name === task);
     // The worker may have stopped while it was loaded.
-    if (stopping !== undefined) await opened.close(0);
+    if (stopping !== undefined || handlers.length === 0) await opened.close(0);
+    if (handlers.length === 0) throw badInput(`${module.href} exports no handler of the task ${task}`);
     modules.push(opened);
-    for (const [service, handler] of opened.handlers) services.set(service, { handler, returnsValue: true });
+    for (const [service, handler] of handlers) services.set(service, { handler, returnsValue: true });
     agent.announce();
-    return [...opened.handlers.keys()];
+    return handlers.map(([service]) => service);
   };
   const handleInline = (
     name: string,
@@ -327,16 +340,22 @@ function openWorker(options: WorkerOptions): Worker {
   };
   const handle = (
     target: TaskDefinition<unknown, unknown, unknown> | TaskHandler | string | URL,
-    second?: TaskFunction<never, unknown> | Handler | HandleOptions | ThreadOptions,
-    third?: HandleOptions,
+    second?: TaskFunction<never, unknown> | Handler | URL | HandleOptions | ThreadOptions,
+    third?: HandleOptions | ThreadOptions,
   ): undefined | Promise<readonly string[]> => {
     if (target instanceof URL) return handleModule(target, second as ThreadOptions | undefined);
+    if (second instanceof URL) return handleModule(second, third as ThreadOptions | undefined, nameOf(target));
     if (isTaskHandler(target))
       handleInline(target.task.name, typedService(target), second as HandleOptions | undefined);
     else if (typeof second !== "function") throw badInput(HANDLE_USAGE);
     else if (typeof target === "string")
-      handleInline(target, { handler: second as Handler, returnsValue: false }, third);
-    else handleInline(target?.name, typedService({ task: target, run: second as TaskFunction<never, unknown> }), third);
+      handleInline(target, { handler: second as Handler, returnsValue: false }, third as HandleOptions | undefined);
+    else
+      handleInline(
+        target?.name,
+        typedService({ task: target, run: second as TaskFunction<never, unknown> }),
+        third as HandleOptions | undefined,
+      );
     return undefined;
   };
   return {
@@ -358,6 +377,9 @@ function openWorker(options: WorkerOptions): Worker {
     [Symbol.asyncDispose]: () => stop({}),
   };
 }
+
+const nameOf = (target: TaskDefinition<unknown, unknown, unknown> | TaskHandler | string): string =>
+  typeof target === "string" ? target : isTaskHandler(target) ? target.task.name : target.name;
 
 const brokerGone = (why: string): LaboroError => new LaboroError("LABORO_BROKER_GONE", why);
 

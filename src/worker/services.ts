@@ -61,6 +61,9 @@ const EMPTY = new Uint8Array(0);
 /** Bytes of a progress value. */
 const MAX_PROGRESS = 4096;
 
+/** Why signals are aborted when the worker stops. */
+export const workerStops = (): LaboroError => new LaboroError("LABORO_WORKER_STOPPING", "the worker stops");
+
 export const REQUEST_INFO: CallInfo = { job: 0, index: 0, number: 1, attempt: 1, after: [] };
 
 /**
@@ -74,7 +77,7 @@ export class ServiceCall implements HandlerContext {
   #onEnd: ((reply: ServiceReply) => void) | undefined;
   /** A signal is costly to create, and most handlers never read it. */
   #controller: AbortController | undefined;
-  #aborted = false;
+  #abortReason: Error | undefined;
   #abandoned = false;
   #onAbandoned: (() => void) | undefined;
   #graceEnd = Number.POSITIVE_INFINITY;
@@ -118,7 +121,7 @@ export class ServiceCall implements HandlerContext {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#aborted) this.#controller.abort();
+      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason);
     }
     return this.#controller.signal;
   }
@@ -179,7 +182,7 @@ export class ServiceCall implements HandlerContext {
    * Aborts the signal, and ends the call after the grace if the handler has not. A later call can only shorten the
    * grace.
    */
-  abort(graceMs: number): void {
+  abort(graceMs: number, reason: Error): void {
     const graceEnd = performance.now() + graceMs;
     if (this.#onEnd === undefined || graceEnd >= this.#graceEnd) return;
     this.#graceEnd = graceEnd;
@@ -190,8 +193,8 @@ export class ServiceCall implements HandlerContext {
       const text = `service ${this.#service}: the handler did not end within ${Math.round(graceMs)} ms after its abort`;
       this.end(failure(new LaboroError("LABORO_SERVICE_FAILED", text)));
     }, graceMs);
-    this.#aborted = true;
-    this.#controller?.abort();
+    this.#abortReason ??= reason;
+    this.#controller?.abort(this.#abortReason);
   }
 
   end(reply: ServiceReply): void {

@@ -1,6 +1,6 @@
 /** Runs one task of any recipe and reports its outcome. */
 import { MAX_TIMER_MS } from "../base/clock.js";
-import { asLaboroError, badInput } from "../base/errors.js";
+import { asLaboroError, badInput, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import { MAX_VALUE, type Outcome, type OutputStream } from "../model/outcome.js";
@@ -29,7 +29,7 @@ export interface RunHandle {
    * SIGTERM, and SIGKILL after the grace: `ended` follows when it is gone. A handler is aborted; `ended` follows after
    * the grace at the latest.
    */
-  stop(graceMs: number): void;
+  stop(graceMs: number, reason: LaboroError): void;
   /** Stops reading the task's output, so that it blocks when its pipes are full. */
   pause(): void;
   resume(): void;
@@ -124,15 +124,15 @@ export class TaskRunner {
     const { timeLimitMs, timeLimitPercent } = job.limits;
     const stop = (): void => {
       timedOut = true;
-      run.stop(this.#limitGraceMs);
+      run.stop(this.#limitGraceMs, new LaboroError("LABORO_DEADLINE", "the task is past its time limit"));
     };
     if (timeLimitMs !== undefined) timer = setTimeout(stop, Math.min(timeLimitMs, 2 ** 31 - 1));
     if (timeLimitPercent !== undefined) median = this.#medianLimits.begin(task.job, timeLimitPercent, stop);
     return {
       ...run,
-      stop: (graceMs) => {
+      stop: (graceMs, reason) => {
         stopped = true;
-        if (settle === undefined) run.stop(graceMs);
+        if (settle === undefined) run.stop(graceMs, reason);
         else settle();
       },
     };
@@ -194,9 +194,9 @@ export class TaskRunner {
       (cause: unknown) => sink.ended({ started, ended: this.#now(), error: asLaboroError(cause).message }),
     );
     return {
-      stop: (graceMs) => {
+      stop: (graceMs, reason) => {
         stopped.abort();
-        process?.stop(graceMs);
+        process?.stop(graceMs, reason);
       },
       pause: () => process?.pause(),
       resume: () => process?.resume(),
@@ -279,7 +279,7 @@ export class TaskRunner {
     const call = new ServiceCall(service, info, port, ended);
     // Not at once: the caller does not have the handle yet.
     queueMicrotask(() => this.#services.start(call, service, bodyOf(task, body)));
-    return { ...NO_PROCESS, stop: (graceMs) => call.abort(graceMs) };
+    return { ...NO_PROCESS, stop: (graceMs, reason) => call.abort(graceMs, reason) };
   }
 }
 

@@ -4,6 +4,7 @@
  * The tracker knows the state of each task (prefetched, running, finished). DONE follows the last OUTPUT of its task: a
  * task whose process has ended counts as running until all of its output is sent.
  */
+import { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import {
@@ -25,9 +26,10 @@ import type { MemoryWatch } from "./machine.js";
 import { type AttemptOutput, attemptKey, OutputSender } from "./output-sender.js";
 import type { Slots } from "./processes/index.js";
 import { ResultReporter } from "./result-reporter.js";
-import type { Services } from "./services.js";
+import { type Services, workerStops } from "./services.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import type { WorkerDirectory } from "./spool/worker-directory.js";
+import type { OnTaskEnded } from "./task-end.js";
 import type { TaskFolders } from "./task-folders.js";
 import { type RunEnd, type RunHandle, TaskRunner, wasKilled } from "./task-runner.js";
 import { type PrefetchedTask, TaskTracker } from "./task-tracker.js";
@@ -45,6 +47,7 @@ export interface WorkerDependencies {
   readonly memory?: MemoryWatch;
   /** When the worker stops. Tasks that may run longer are not started. */
   readonly lifetime?: Lifetime;
+  readonly onTaskEnded?: OnTaskEnded;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -232,7 +235,7 @@ export class WorkerTasks {
       );
       if (!named) continue;
       running.cancelled = true;
-      running.run.stop(this.#cancelGraceMs);
+      running.run.stop(this.#cancelGraceMs, new LaboroError("LABORO_TASK_CANCELLED", "the task was cancelled"));
     }
   }
 
@@ -287,7 +290,7 @@ export class WorkerTasks {
   returnRunning(graceMs: number): void {
     for (const running of this.#running) {
       if (running.endAction === "report") running.endAction = "return";
-      running.run.stop(graceMs);
+      running.run.stop(graceMs, workerStops());
     }
   }
 
@@ -345,8 +348,10 @@ export class WorkerTasks {
     const killed = this.#closing && reported && wasKilled(end);
     const endAction = finished ? "report" : killed ? "return" : running.endAction;
     if (isCall) this.#handlerMessages.ended(task);
-    if (endAction === "report") this.#resultReporter.report(task, end, output);
-    else this.#outputSender.end(output);
+    if (endAction === "report") {
+      this.#resultReporter.report(task, end, output);
+      this.#deps.onTaskEnded?.(task, this.#recipes.get(task.job), end);
+    } else this.#outputSender.end(output);
     if (endAction === "return") {
       this.#outputSender.discard(task);
       const range = { job: task.job, attempt: task.attempt, first: task.index, last: task.index };
@@ -369,7 +374,8 @@ export class WorkerTasks {
       if (running.endAction === "drop" || attemptKey(running.task) !== attemptKey(task)) continue;
       running.endAction = "drop";
       this.#outputSender.drop(running.output);
-      running.run.stop(this.#cancelGraceMs);
+      const why = "the broker has given the task to another worker";
+      running.run.stop(this.#cancelGraceMs, new LaboroError("LABORO_TASK_CANCELLED", why));
     }
   }
 

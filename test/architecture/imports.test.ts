@@ -122,18 +122,25 @@ describe("the broker's side of a protocol", () => {
   });
 });
 
-describe("the client's entry", () => {
-  it("loads no broker, no worker, no store, no dispatch", () => {
+describe("an entry of the package", () => {
+  const loadedBy = (entry: string): ReadonlySet<string> => {
     const loaded = new Set<string>();
-    const open = ["src/entries/client.ts"];
+    const open = [`src/entries/${entry}.ts`];
     for (let file = open.pop(); file !== undefined; file = open.pop()) {
       if (loaded.has(file)) continue;
       loaded.add(file);
       open.push(...importsIn(file).flatMap(({ to, typeOnly }) => (typeOnly ? [] : [to])));
     }
-    const layers = new Set([...loaded].map(layerOf));
-    expect([...layers].sort()).toEqual(["base", "client", "codec", "entries", "model"]);
-    // A ceiling that only ever goes down.
-    expect(loaded.size).toBeLessThanOrEqual(40);
+    return loaded;
+  };
+
+  // Ceilings that only ever go down.
+  it.each([
+    ["client", 40, ["base", "client", "codec", "entries", "model"]],
+    ["task", 5, ["base", "entries", "model"]],
+  ])("%s loads no broker, no worker, no store, no dispatch", (entry, most, layers) => {
+    const loaded = loadedBy(entry);
+    expect([...new Set([...loaded].map(layerOf))].sort()).toEqual(layers);
+    expect(loaded.size).toBeLessThanOrEqual(most);
   });
 });

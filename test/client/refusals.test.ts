@@ -66,6 +66,33 @@ describe("bad input", () => {
   });
 });
 
+describe("a wrong token", () => {
+  it("rejects what waits until client or worker is ready", async () => {
+    const { broker, dir, client, worker } = await openShop();
+    const bad = { code: "LABORO_BAD_TOKEN" };
+    const refused = startWorker({ broker: broker.url, token: "guess" });
+    atEnd(() => refused.stop({ graceMs: 0 }));
+    await expect(refused.ready()).rejects.toMatchObject(bad);
+    await expect(refused.ready()).rejects.toMatchObject(bad);
+    await worker().ready();
+    await client.ready();
+    // A broker with another token comes in its place.
+    await broker.stop();
+    const again = await startBroker({ dir: join(dir, "other"), port: Number(new URL(broker.url).port) });
+    atEnd(() => again.stop());
+    await expect(client.ready()).rejects.toMatchObject(bad);
+    expect(client.closed).toBe(true);
+  });
+});
+
+describe("startWorker", () => {
+  it.each([0, 1.5, -1, Number.NaN])("refuses %d slots", (slots) => {
+    expect(() => startWorker({ broker: "http://token@127.0.0.1:1", slots })).toThrow(
+      expect.objectContaining({ code: "LABORO_BAD_INPUT", message: expect.stringMatching(/^slots: /) }),
+    );
+  });
+});
+
 describe("a broker", () => {
   it("does not let in who has no token", async () => {
     const { broker } = await openShop();

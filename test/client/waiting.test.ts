@@ -1,7 +1,14 @@
 /** How long a program waits, at every call: by time, by signal, over a restart of the broker. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type BrokerEvent, type Client, connect, defineTask, type JobHandle } from "../../src/entries/client.js";
+import {
+  type BrokerEvent,
+  type Client,
+  connect,
+  defineTask,
+  type EventOptions,
+  type JobHandle,
+} from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
@@ -84,7 +91,43 @@ describe("connect, ready and a worker's ready", () => {
   });
 });
 
+describe("remove()", () => {
+  it("removes a job that has ended, with its results, and no other", async () => {
+    const { client, worker } = await openShop();
+    worker().handle(work, (n) => n);
+    const kept = await client.add(work, 1);
+    const job = await client.add(work, 2, { held: true });
+    await expect(job.remove()).rejects.toMatchObject({ code: "LABORO_JOB_OPEN" });
+    await job.release();
+    expect(await job.result()).toBe(2);
+    await job.remove();
+    await expect(job.info()).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB" });
+    await expect(job.results().next()).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB" });
+    expect(await kept.result()).toBe(1);
+  });
+});
+
 describe("events()", () => {
+  it("begin after a given one, and are those of one job", async () => {
+    const { client, worker } = await openShop();
+    worker().handle(work, (n) => n);
+    const read = async (options: EventOptions, last: number): Promise<string[]> => {
+      const kinds: string[] = [];
+      for await (const event of client.events(options)) {
+        if ("job" in event) kinds.push(`${event.kind} ${event.job}`);
+        if (event.kind === "job-ended" && event.job === last) return kinds;
+      }
+      return kinds;
+    };
+    const [first, second] = [await client.add(work, 1), await client.add(work, 2)];
+    await Promise.all([first.result(), second.result()]);
+    const of = ({ id }: { id: number }) => [`job-added ${id}`, `tasks-ended ${id}`, `job-ended ${id}`];
+    expect(await read({ after: 0, job: second.id }, second.id)).toEqual(of(second));
+    const { value: seen } = await client.events({ after: 0, job: first.id }).next();
+    expect(seen).toMatchObject({ kind: "job-added", job: first.id, name: "work", count: 1 });
+    expect(await read({ after: seen?.id ?? 0, job: first.id }, first.id)).toEqual(of(first).slice(1));
+  });
+
   it("go on after a restart of the broker, and say that some may be missing", async () => {
     const { broker, client, dir, worker } = await openShop();
     worker().handle(work, (n) => n);

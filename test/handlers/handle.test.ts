@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { bytes, defineTask, type TaskHandler } from "../../src/entries/task.js";
-import { startWorker } from "../../src/entries/worker.js";
+import { startWorker, type TaskEndInfo } from "../../src/entries/worker.js";
 import { openCliShop } from "../cli/support/cli.js";
 import { openShop } from "../client/shop.js";
 import { until } from "../support/wait.js";
@@ -49,6 +49,73 @@ describe("worker.handle", () => {
     one.handle("another", () => "");
     expect(await (await client.add(work, 1)).result()).toBe(2);
     await until("both are offered", async () => (await client.workers())[0]?.services.join() === "work,another");
+  });
+
+  it("handles one task of a module, in threads of its own", async () => {
+    const { client, worker } = await openShop();
+    const module = new URL("./tasks.mjs", import.meta.url);
+    const one = worker({ slots: 2 });
+    const double = defineTask<number, { doubled: number }>("double");
+    expect(await one.handle(double, module, { threads: 1 })).toEqual(["double"]);
+    expect(await (await client.add(double, 4)).result()).toMatchObject({ doubled: 8 });
+    expect((await client.workers())[0]?.services).toEqual(["double"]);
+    await expect(one.handle(work, module)).rejects.toMatchObject({
+      ...{ code: "LABORO_BAD_INPUT", message: expect.stringMatching(/tasks\.mjs exports no handler of the task work/) },
+    });
+  });
+
+  it.each(["inline", "in a thread"])("tells a handler %s why its signal is aborted", async (where) => {
+    const { client, worker } = await openShop();
+    const reason = defineTask<string, never>("reason");
+    const one = worker({ slots: 3, cancelGraceMs: 5_000 });
+    const codes: string[] = [];
+    const ended = (end: TaskEndInfo) =>
+      codes.push(`${end.task} ${(end.thrown as { code?: string } | undefined)?.code}`);
+    const other = worker({ slots: 3, cancelGraceMs: 5_000, onTaskEnded: ended });
+    await one.stop();
+    if (where === "inline")
+      other.handle(
+        reason,
+        (_input, { signal }) =>
+          new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+      );
+    else await other.handle(new URL("./tasks.mjs", import.meta.url));
+    const running = async (options = {}) => {
+      const job = await client.add(reason, "", options);
+      await until("it runs", async () => (await job.explain(0)).startsWith("it runs"));
+      return job;
+    };
+    await (await running()).cancel();
+    await until("it has ended", () => codes.length === 1);
+    await (await client.add(reason, "", { timeLimitMs: 50 })).wait();
+    expect(codes).toEqual(["reason LABORO_TASK_CANCELLED", "reason LABORO_DEADLINE"]);
+    const call = client.call(reason, "", { timeoutMs: 30_000 });
+    await until("it runs", async () => (await client.workers()).some(({ requests }) => requests === 1));
+    void other.stop({ finish: false, graceMs: 5_000 });
+    await expect(call).rejects.toMatchObject({ cause: { code: "LABORO_WORKER_STOPPING" } });
+  });
+
+  it("reports each end of an attempt, whatever the report throws", async () => {
+    const { client, worker } = await openShop({ settings: { retryBackoffMs: 10 } });
+    const ends: TaskEndInfo[] = [];
+    const onTaskEnded = (end: TaskEndInfo): void => {
+      ends.push(end);
+      throw new Error("from the hook");
+    };
+    worker({ slots: 1, onTaskEnded }).handle(work, (n, { attempt }) => {
+      if (attempt === 1) throw Object.assign(new TypeError("not yet"), { code: "EARLY" });
+      return n;
+    });
+    const job = await client.addMany(work, [7], { retries: 1 });
+    expect(await job.result()).toBe(7);
+    const command = await client.submit({ recipe: { kind: "command", argv: ["sh", "-c", "exit 3"] } });
+    expect(await command.wait()).toBe("failed");
+    const common = { job: job.id, index: 0, number: 1, task: "work", ms: expect.any(Number) };
+    expect(ends).toMatchObject([
+      { ...common, attempt: 1, state: "failed", thrown: { name: "TypeError", message: "not yet", code: "EARLY" } },
+      { ...common, attempt: 2, state: "succeeded" },
+      { job: command.id, attempt: 1, state: "failed", thrown: { message: "it ended with 3" } },
+    ]);
   });
 
   it("warns where a function blocks its process for longer than a heartbeat, also without a log", async () => {

@@ -16,6 +16,9 @@ export const block = defineTask("block").handler(({ ms, marker }) => {
 export const untilAborted = defineTask("untilAborted").handler(
   (_input, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve("aborted"))),
 );
+export const reason = defineTask("reason").handler(
+  (_input, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+);
 export const eat = defineTask("eat").handler((what) => {
   const numbers = [];
   const set = new Set();

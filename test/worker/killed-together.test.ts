@@ -1,6 +1,7 @@
 /** Tasks that somebody else kills, perhaps with the worker. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { SILENT } from "../../src/base/log.js";
+import { workerStops } from "../../src/worker/services.js";
 import { type RunEnd, TaskRunner } from "../../src/worker/task-runner.js";
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
@@ -44,7 +45,7 @@ it.each([{ signal: "SIGTERM" }, { signal: "SIGKILL" }, { code: 143 }])(
 it("a worker that stops meanwhile settles it at once, and once", () => {
   const { ends, stops, run, end } = runTask();
   end({ signal: "SIGTERM" });
-  run.stop(5_000);
+  run.stop(5_000, workerStops());
   expect([ends.length, stops]).toEqual([1, []]);
   vi.advanceTimersByTime(1_000);
   expect(ends).toHaveLength(1);
@@ -58,7 +59,7 @@ it.each([{ code: 0 }, { code: 1 }, { signal: "SIGSEGV" }])("%o is reported at on
 
 it("what the worker itself stops is reported at once", () => {
   const { ends, stops, run, end } = runTask();
-  run.stop(5_000);
+  run.stop(5_000, workerStops());
   end({ signal: "SIGTERM" });
   expect([ends.length, stops]).toEqual([1, [5_000]]);
 });

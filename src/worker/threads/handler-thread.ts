@@ -74,7 +74,7 @@ function receive(message: ToThread): void {
       return;
     case "abort":
       // The worker ends the thread past the grace.
-      if (current?.id === message.id) current.call.abort(MAX_TIMER_MS);
+      if (current?.id === message.id) current.call.abort(MAX_TIMER_MS, errorFrom(message.reason));
       return;
     case "page":
       queries.get(message.query)?.(message.page);

@@ -21,7 +21,7 @@ export type ToThread =
       readonly body: Uint8Array;
       readonly info: CallInfo;
     }
-  | { readonly type: "abort"; readonly id: number }
+  | { readonly type: "abort"; readonly id: number; readonly reason: ErrorDetails }
   | { readonly type: "page"; readonly query: number; readonly page: ResultsPage | { readonly error: ErrorDetails } }
   | { readonly type: "close" };
 
@@ -112,7 +112,7 @@ class HandlerThread {
 
   run(service: string, body: Uint8Array, call: ServiceCall): Promise<Answer> {
     const id = ++this.#lastId;
-    const abort = (): void => this.#send({ type: "abort", id });
+    const abort = (): void => this.#send({ type: "abort", id, reason: describeError(call.signal.reason) });
     call.signal.addEventListener("abort", abort);
     call.onAbandoned(() => this.terminate());
     return new Promise<Answer>((succeed, fail) => {
