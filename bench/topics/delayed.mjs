@@ -1,6 +1,7 @@
 /** A hundred thousand delayed jobs: what they cost while they wait, and how long it takes to start all that are due in one second. */
 import { CALL, startLaboro } from "../lib/laboro.mjs";
 import { cpuMicros, residentBytes } from "../lib/usage.mjs";
+import { postgresBinaries, startPostgres } from "../peers/postgres.mjs";
 
 const WAIT_MS = 5_000;
 /** Submissions that are under way at one time. */
@@ -9,16 +10,30 @@ const SLOTS = 64;
 
 export const delayed = {
   name: "delayed",
-  title: "100,000 delayed jobs, due within one second",
+  title: "100,000 delayed jobs, due within one second, in each store",
   note: "No-op jobs of one task, each with a time of its own within that second, and one worker with 64 slots, which calls a function. Memory and idle CPU are those of the broker: without jobs, and with all of them waiting. The last column is the time from the first moment until the last job has ended.",
-  targets: [],
-  async contestants({ scale }) {
-    return { list: [{ about: "SQLite", who: "laboro", measure: () => measure(scale(100_000)) }], stop: async () => {} };
+  // What waits costs no more than a broker without jobs, give or take a reading.
+  targets: [
+    { about: "SQLite", figure: "idle CPU ms/s, all", most: 5 },
+    { about: "PostgreSQL", figure: "idle CPU ms/s, all", most: 10 },
+  ],
+  async contestants({ scale, progress }) {
+    const count = scale(100_000);
+    const list = [{ about: "SQLite", who: "laboro", measure: () => measure(count, []) }];
+    if (postgresBinaries() === undefined) {
+      progress("no PostgreSQL");
+      return { list, stop: async () => {} };
+    }
+    const server = await startPostgres();
+    let databases = 0;
+    const inGroup = async () => measure(count, ["--store", await server.database(`delayed_${++databases}`)]);
+    list.push({ about: "PostgreSQL", who: "laboro", measure: inGroup });
+    return { list, stop: () => server.stop() };
   },
 };
 
-async function measure(count) {
-  const laboro = await startLaboro();
+async function measure(count, more) {
+  const laboro = await startLaboro(more);
   try {
     const { client, broker } = laboro;
     const idle = async () => {
