@@ -4,7 +4,7 @@
  * commits, or from the store (broker/dependencies.ts): at the start, and if other brokers recorded them.
  */
 import type { JobId } from "../model/ids.js";
-import { difference, intersection, NO_RANGES, type Range, type Ranges, union } from "../model/ranges.js";
+import { countOf, difference, intersection, NO_RANGES, type Range, type Ranges, union } from "../model/ranges.js";
 import { onCancel } from "./cancel.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, leaseMore, reindexJob } from "./job-queue.js";
@@ -52,7 +52,8 @@ export function onEachEnded(
   now: number,
 ): void {
   for (const job of [...(state.eachWaiting.get(other) ?? [])]) {
-    const all = union(job.each.get(other) ?? NO_RANGES, succeeded);
+    const before = job.each.get(other) ?? NO_RANGES;
+    const all = union(before, succeeded);
     const lost = final ? difference({ first: 0, last: job.job.count - 1 }, all) : failed;
     if (final) unwatch(state, job, other);
     else job.each.set(other, all);
@@ -64,7 +65,7 @@ export function onEachEnded(
       job.pending.delete(pending);
       addWaiting(state, out, job, pending, now);
     }
-    job.eachStalled = false;
+    if (final || countOf(all) > countOf(before)) job.eachStalled = false;
     reindexJob(state, job);
     leaseMore(state, out, job);
   }

@@ -25,18 +25,27 @@ const job = fc.record({
     { nil: undefined },
   ),
   named: fc.constantFrom(undefined, undefined, ["api"], ["disk"], ["api", "disk"]),
+  delay: fc.constantFrom(
+    ...[undefined, undefined, undefined, { delayMs: 20 }, { delayMs: 30_000 }, { at: 1_000_030 }, { at: 1_030_000 }],
+  ),
+  each: fc.constantFrom(undefined, undefined, 1, 2, 3),
 });
 
 const LIMITS = { api: { running: 3, rate: { starts: 5, intervalMs: 30 } }, disk: { running: 2 } };
 
-function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never): JobSpec {
-  const { count, priority, slots, retries, maxRunning, halt, named } = given;
+function requestOf({ world, now }: Simulation, given: typeof job extends fc.Arbitrary<infer T> ? T : never): JobSpec {
+  const { count, priority, slots, retries, maxRunning, halt, named, delay, each } = given;
+  const other = each === undefined ? undefined : world.jobs.get(JobId(each))?.job;
+  const { at, delayMs } = { at: undefined, delayMs: undefined, ...delay };
+  const notBefore = delayMs === undefined ? at : now + delayMs;
   return {
     name: "j",
     recipe: TRUE,
     requirement: { pool: "default", tags: [], needs: { slots } },
-    count,
+    count: other?.count ?? count,
     priority,
+    ...(notBefore === undefined ? {} : { notBefore }),
+    ...(delayMs === undefined ? {} : { delayMs }),
     limits: {
       ...DEFAULT_LIMITS,
       retries,
@@ -44,7 +53,7 @@ function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never):
       ...(halt === undefined ? {} : { halt }),
       ...(named === undefined ? {} : { named }),
     },
-    after: [],
+    after: other === undefined ? [] : [{ job: other.id, any: false, each: true }],
     held: false,
   };
 }
@@ -68,6 +77,19 @@ const gentle = [
   { weight: 4, arbitrary: fc.record({ step: fc.constant("slots" as const), at: which, to: which, slots: fc.nat(3) }) },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("crashBroker" as const), at: which }) },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("restartBroker" as const), at: which }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      step: fc.constant("edit" as const),
+      at: which,
+      to: which,
+      changes: fc.record({ priority: fc.nat(2), maxRunning: fc.integer({ min: 1, max: 4 }) }, { requiredKeys: [] }),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ step: fc.constant("clock" as const), ahead: fc.integer({ min: -40_000, max: 40_000 }) }),
+  },
 ];
 const rough = [
   ...gentle,
@@ -98,7 +120,7 @@ function take(simulation: Simulation, step: Step): void {
   switch (step.step) {
     case "submit": {
       const at = broker(step.at);
-      if (at !== undefined && simulation.world.jobs.size < 4) simulation.submit(at, requestOf(step.job));
+      if (at !== undefined && simulation.world.jobs.size < 4) simulation.submit(at, requestOf(simulation, step.job));
       return;
     }
     case "connect": {
@@ -150,6 +172,14 @@ function take(simulation: Simulation, step: Step): void {
       if (at !== undefined && of !== undefined) simulation.slots(at, of, Math.min(step.slots, of.slots));
       return;
     }
+    case "edit": {
+      const at = broker(step.at);
+      if (at !== undefined) simulation.edit(at, JobId(1 + (step.to % 4)), step.changes);
+      return;
+    }
+    case "clock":
+      simulation.setClock(step.ahead);
+      return;
     case "crashBroker":
       simulation.crashBroker(step.at % brokers.length);
       return;

@@ -14,8 +14,11 @@ import {
   onCommitted,
   onDone,
   onDrain,
+  onEachEnded,
   onHold,
   onJobAdded,
+  onJobEdited,
+  onJobsDue,
   onLimitsFreed,
   onMayLease,
   onOpened,
@@ -35,12 +38,13 @@ import {
   type Settings,
   type State,
   type WorkerProfile,
+  waitsInDispatch,
 } from "../../src/dispatch/index.js";
 import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js";
-import type { JobSpec } from "../../src/model/job.js";
+import type { Job, JobChanges, JobSpec } from "../../src/model/job.js";
 import { LIMIT_BUCKET, type LimitRule } from "../../src/model/limit.js";
-import type { Range } from "../../src/model/ranges.js";
-import type { Epoch, Write } from "../../src/model/store.js";
+import { type Range, rangesOf } from "../../src/model/ranges.js";
+import type { Epoch, TaskRange, Write } from "../../src/model/store.js";
 import type { AttemptRange, DoneTask, FromWorker, HeldTasks, TaskRef } from "../../src/protocols/laboro/messages.js";
 import { TaskTracker } from "../../src/worker/task-tracker.js";
 import { ModelWorld } from "../store/model-store.js";
@@ -123,6 +127,12 @@ export class Simulation {
   readonly #starts: { readonly limit: string; readonly at: number; readonly count: number }[] = [];
   readonly #orphans: Epoch[] = [];
   readonly #recorded = new Map<string, string>();
+  /** By how much the clock of the database was set. */
+  clockAhead = 0;
+  /** Delayed jobs whose time has come once. */
+  readonly #due = new Set<JobId>();
+  /** Tasks that count against the `maxRunning` of a job that was edited, while they are more than it allows. */
+  readonly #overLimit = new Map<JobId, number>();
   /** Tasks whose cancel was acknowledged. */
   readonly #cancelled = new Set<string>();
 
@@ -158,20 +168,90 @@ export class Simulation {
     this.commit(broker);
     const taskRange = newTaskRangeId(broker.state);
     const { named, maxRunning } = request.limits;
-    const lease = named === undefined && maxRunning === undefined ? this.#settings.maxLeaseTasks : 0;
+    const atOnce = named === undefined && maxRunning === undefined && request.notBefore === undefined;
+    const lease = atOnce ? this.#settings.maxLeaseTasks : 0;
     const [answer] = this.world.apply(
       [{ op: "submit", job: request, lease, rangeId: taskRange }],
       broker.epoch,
       this.now,
     );
     if (answer?.op !== "submit") throw new Error("a submission was not answered");
-    this.decide(broker, (out) => onJobAdded(broker.state, out, answer.job, answer.taskRange, new Set(), this.now));
+    if (answer.job.delayed !== true) this.#add(broker, answer.job, answer.taskRange);
+  }
+
+  #add(broker: SimBroker, job: Job, taskRange?: TaskRange): void {
+    this.decide(broker, (out) => onJobAdded(broker.state, out, job, taskRange, new Set(), this.now));
     // The other brokers hear of it; that is a hint only, so it may as well come at once.
-    this.#tell(broker, (other, out) => onJobAdded(other.state, out, answer.job, undefined, new Set(), this.now));
+    this.#tell(broker, (other, out) => onJobAdded(other.state, out, job, undefined, new Set(), this.now));
+  }
+
+  /** Other brokers hear of it with their next commit. */
+  edit(broker: SimBroker, id: JobId, changes: JobChanges): void {
+    this.commit(broker);
+    const write = { op: "edit", job: id, changes } as const;
+    const [answer] = this.world.apply([write], broker.epoch, this.now);
+    if (answer?.op !== "edit" || answer.job === undefined || answer.refused !== undefined) return;
+    if (changes.maxRunning !== undefined) this.#overLimit.set(id, this.#countedOf(id));
+    for (const other of this.brokers) {
+      if (other === undefined) continue;
+      const hear = (): void => {
+        const job = this.world.jobs.get(id)?.job;
+        if (job !== undefined) this.decide(other, (out) => onJobEdited(other.state, out, job, this.now));
+      };
+      if (other === broker) hear();
+      else other.pending.after.push(hear);
+    }
+  }
+
+  /** Tasks that brokers or workers have of the job. */
+  #countedOf(id: JobId): number {
+    const [use] = this.world.limits.uses([`#${id}`], this.now);
+    return use === undefined ? 0 : use.running + use.leased;
+  }
+
+  setClock(ahead: number): void {
+    this.clockAhead = ahead;
+    this.#startDue();
+  }
+
+  /** Delayed jobs whose time has come, as a broker starts them. */
+  #startDue(): void {
+    const broker = this.brokers.find((one) => one !== undefined);
+    if (broker === undefined) return;
+    const clock = this.now + this.clockAhead;
+    for (;;) {
+      this.commit(broker);
+      const [answer] = this.world.apply([{ op: "promote", clock, steady: this.now, max: 2 }], broker.epoch, this.now);
+      if (answer?.op !== "promote" || answer.jobs.length === 0) break;
+      for (const job of answer.jobs) {
+        this.#due.add(job.id);
+        this.#add(broker, job);
+      }
+    }
+    const isDue = ({ notBefore = 0, delayMs }: Job): boolean => notBefore <= (delayMs === undefined ? clock : this.now);
+    const due = [...this.world.jobs.values()].filter(({ job }) => waitsInDispatch(job) && isDue(job));
+    const ids = due.map(({ job }) => job.id);
+    for (const id of ids) this.#due.add(id);
+    for (const one of this.brokers)
+      if (one !== undefined) this.decide(one, (out) => onJobsDue(one.state, out, ids, this.now));
+  }
+
+  /** What a broker reads of the tasks that others wait for one by one. */
+  #readEach(broker: SimBroker): void {
+    for (const other of [...broker.state.eachWaiting.keys()]) {
+      const known = this.world.jobs.get(other);
+      if (known === undefined) continue;
+      const all = [...known.results.values()].sort((a, b) => a.index - b.index);
+      const of = (good: boolean) =>
+        rangesOf(all.flatMap(({ index, state }) => ((state === "succeeded") === good ? [index] : [])));
+      const ended = { succeeded: of(true), failed: of(false), final: known.job.ended !== undefined };
+      this.decide(broker, (out) => onEachEnded(broker.state, out, other, ended, this.now));
+    }
   }
 
   /** The batch that has gathered becomes durable, and what rests on it goes out. */
   commit(broker: SimBroker): void {
+    this.#readEach(broker);
     const { writes, sends, after } = broker.pending;
     broker.pending = { writes: [], sends: [], after: [] };
     if (writes.length + sends.length + after.length === 0) return;
@@ -347,6 +427,8 @@ export class Simulation {
     const before = this.runs.find((run) => taskName(run.task) === taskName(task));
     if (before !== undefined)
       throw new Error(`attempt ${taskName(task)} was started at ${before.worker} and at ${worker.id}`);
+    if (this.world.jobs.get(task.job)?.job.notBefore !== undefined && !this.#due.has(task.job))
+      throw new Error(`job ${task.job} runs before its time`);
     worker.running.push(task);
     this.runs.push({ task, worker: worker.id });
     if (worker.welcomed) worker.link?.toBroker.push({ type: "STARTED", tasks: [task] });
@@ -438,6 +520,7 @@ export class Simulation {
 
   pass(ms: number): void {
     this.now += ms;
+    this.#startDue();
     for (const broker of this.brokers) {
       if (broker !== undefined) this.decide(broker, (out) => onTimer(broker.state, out, this.now));
     }
@@ -502,6 +585,17 @@ export class Simulation {
     for (const { job } of this.world.jobs.values()) {
       const { maxRunning = Number.POSITIVE_INFINITY } = job.limits;
       const runs = running.get(`#${job.id}`) ?? 0;
+      // A broker may still hand out what it had leased before the limit was lowered.
+      const before = this.#overLimit.get(job.id);
+      if (before !== undefined) {
+        const counted = this.#countedOf(job.id);
+        if (counted > Math.max(maxRunning, before))
+          throw new Error(`${counted} tasks of job ${job.id} count, ${before} did`);
+        if (counted <= maxRunning) this.#overLimit.delete(job.id);
+        else this.#overLimit.set(job.id, counted);
+        if (runs > counted) throw new Error(`${runs} tasks of job ${job.id} run, ${counted} count`);
+        continue;
+      }
       if (runs > maxRunning) throw new Error(`${runs} tasks of job ${job.id} run, ${maxRunning} may`);
     }
     for (const [name, { running: most = Number.POSITIVE_INFINITY, rate }] of this.#limits) {

@@ -1,5 +1,5 @@
 /** What limits leave, as plainly as it can be said: everything is counted again for each question. */
-import type { TaskRangeId } from "../../src/model/ids.js";
+import type { JobId, TaskRangeId } from "../../src/model/ids.js";
 import {
   LIMIT_BUCKET,
   type LimitRule,
@@ -73,6 +73,14 @@ export class ModelLimits {
   leased(write: Lease, ids: readonly TaskRangeId[]): void {
     const keys = limitKeys(write.job, write);
     for (const id of ids) this.#keys.set(id, keys);
+  }
+
+  /** The job has a limit of its own from now on: what brokers have of it counts. */
+  limited(job: JobId): void {
+    for (const [id, { taskRange, epoch }] of this.#world.taskRanges) {
+      const keys = this.#keys.get(id) ?? [];
+      if (taskRange.job === job && epoch !== undefined) this.#keys.set(id, [...new Set([...keys, `#${job}`])]);
+    }
   }
 
   /** `to` has the limits of `from`. */

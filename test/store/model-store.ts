@@ -440,6 +440,7 @@ export class ModelWorld {
       const { maxRunning = job.limits.maxRunning, timeLimitMs = job.limits.timeLimitMs, array, ...others } = changes;
       const limits = { ...job.limits, ...(maxRunning && { maxRunning }), ...(timeLimitMs && { timeLimitMs }) };
       const recipe = array === undefined ? job.recipe : ({ ...job.recipe, array } as Job["recipe"]);
+      if (changes.maxRunning !== undefined) this.limits.limited(id);
       known.job = { ...job, ...others, limits, recipe, count: job.count + (append?.count ?? 0) };
       known.entries = [...known.entries, ...(append?.entries ?? [])];
       if (close === true) delete (known.job as { open?: true }).open;
