@@ -10,7 +10,7 @@ import { atEnd } from "../support/at-end.js";
 
 const LISTENERS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseListener);
 const SERVICES = { reverse: "rr.reverse", ours: "ours", theirs: "theirs" };
-const SIGNATURES = 300;
+const SIGNATURES = 100;
 const PIECES = 20;
 /** For one piece of work: its own signature, each time that the broker looks what comes next. */
 const MOST_STEPS = 20;

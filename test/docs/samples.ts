@@ -27,6 +27,9 @@ export function samplesOf(page: string): Sample[] {
   });
 }
 
+/** The declarations that all pages share, read once. */
+const libraries = new Map<string, import("../node_modules/typescript/lib/typescript.js").SourceFile | undefined>();
+
 /** Errors of the compiler, by line of the page. */
 export function typeErrorsOf(page: string): string[] {
   // Nothing is written there. What the samples import beside laboro is installed for tests.
@@ -50,6 +53,13 @@ export function typeErrorsOf(page: string): string[] {
   const { fileExists, readFile } = host;
   host.directoryExists = () => true;
   host.fileExists = (path) => samples.has(path) || fileExists(path);
+  const { getSourceFile } = host;
+  host.getSourceFile = (path, ...more) => {
+    if (samples.has(path)) return getSourceFile(path, ...more);
+    const known = libraries.get(path) ?? getSourceFile(path, ...more);
+    libraries.set(path, known);
+    return known;
+  };
   host.readFile = (path) => samples.get(path)?.text ?? readFile(path);
   const program = ts.createProgram([...samples.keys()], options, host);
   return ts.getPreEmitDiagnostics(program).map(({ file, start = 0, messageText }) => {

@@ -11,7 +11,7 @@ import { Site } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
 const EVERY_MS = 2_000;
-const ROUNDS = FULL ? 60 : 8;
+const ROUNDS = FULL ? 60 : 5;
 /** Brokers are killed from this long before a run is due until this long after. */
 const AROUND_MS = 60;
 const random = new SeededRandom();

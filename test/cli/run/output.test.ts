@@ -144,7 +144,7 @@ describe("the output of laboro run", () => {
   it("with --line-buffer has every byte, in order, also beyond the cap and in long lines", async () => {
     const place = openPlace();
     const line =
-      `${MEDIUM}; (head -c 300000 /dev/zero | tr '\\0' x; echo) >>big; for cap in 0 100000 none; do ` +
+      `seq 100000 >big; (head -c 300000 /dev/zero | tr '\\0' x; echo) >>big; for cap in 0 100000 none; do ` +
       "laboro run -j2 --lb --tag-output --output-cap $cap ': {}; cat big | tee /dev/stderr' ::: a b >out 2>err; " +
       "for tag in a b; do for file in out err; do grep -a ^$tag$'\\t' $file | cut -c3- | cmp - big; done; done; done";
     expect(await place.shell(line).said).toMatchObject({ code: 0, stdout: "", stderr: "" });
