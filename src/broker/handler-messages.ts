@@ -37,7 +37,7 @@ interface EndedPage {
   readonly next?: TaskIndex;
 }
 
-export class HandlerMessages {
+export class HandlerRequests {
   readonly #core: Core;
   /** The last value of each running task. */
   readonly #progress = new WeakMap<Claim, Map<TaskIndex, string>>();

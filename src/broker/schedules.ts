@@ -33,7 +33,7 @@ interface MadeChange {
   readonly job: JobId | undefined;
 }
 
-export class Schedules {
+export class Scheduler {
   readonly #core: Core;
   readonly #log: Log;
   readonly runCounts = { started: 0, overlap: 0, missed: 0, refused: 0 };

@@ -36,7 +36,7 @@ const unclear = (why: string): string =>
 
 /** `pattern` is sticky and matches one placeholder. */
 export function findPlaceholders(line: string, pattern: RegExp): readonly ShellPlaceholder[] {
-  const reader = new LineReader(line, pattern);
+  const reader = new ShellLineReader(line, pattern);
   reader.commands(undefined);
   const { found, doubt } = reader;
   return doubt === undefined ? found : found.map((one) => ({ ...one, refusal: unclear(doubt) }));
@@ -52,7 +52,7 @@ interface HereDocument {
 const DELIMITER = /[ \t]*((?:'[^'\n]*'|"[^"\n\\$`]*"|\\[^\n]|[^ \t\n;&|<>()'"\\$`])*)/y;
 const SUBSCRIPT = /^\w*\[[^\]]*$/;
 
-class LineReader {
+class ShellLineReader {
   readonly found: ShellPlaceholder[] = [];
   /** Why the line cannot be parsed reliably. */
   doubt: string | undefined;

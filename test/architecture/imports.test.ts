@@ -101,7 +101,9 @@ describe("the import graph", () => {
 });
 
 describe("the broker's side of a protocol", () => {
-  const files = sourceFiles("src").filter((file) => ["protocol-broker", "experiments"].includes(layerOf(file)));
+  const files = sourceFiles("src").filter(
+    (file) => ["protocol-broker", "experiments"].includes(layerOf(file)) || file.startsWith("src/broker/sessions/"),
+  );
 
   it("imports types of dispatch only: it asks the core instead", () => {
     const wrong = files.flatMap(importsIn).filter(({ to, typeOnly }) => layerOf(to) === "dispatch" && !typeOnly);
@@ -119,6 +121,39 @@ describe("the broker's side of a protocol", () => {
     });
     expect(files.length).toBeGreaterThan(30);
     expect(wrong).toEqual([]);
+  });
+});
+
+describe("docs/architecture.md", () => {
+  it("draws the layers as they are checked here", () => {
+    const text = readFileSync(join(ROOT, "docs/architecture.md"), "utf8");
+    const [, table = ""] = /^\| layer \| files \| may import \|\n\|[-|]+\|\n((?:\|.*\n)+)/m.exec(text) ?? [];
+    const drawn: Record<string, readonly string[]> = {};
+    for (const row of table.trimEnd().split("\n")) {
+      const [layer = "", , allowed = ""] = row.slice(2, -2).split(" | ");
+      const [, excepted] = /^all above except (.+)$/.exec(allowed) ?? [];
+      if (excepted !== undefined) {
+        const left = excepted.split(" and ");
+        drawn[layer] = Object.keys(drawn).filter((name) => !left.includes(name));
+      } else drawn[layer] = allowed === "nothing" ? [] : allowed.split(", ");
+    }
+    const sorted = (layers: Readonly<Record<string, readonly string[]>>) =>
+      Object.fromEntries(Object.entries(layers).map(([name, others]) => [name, [...others].sort()]));
+    expect(sorted(drawn)).toEqual(sorted(MAY_IMPORT));
+  });
+});
+
+describe("the name of a class", () => {
+  it("belongs to one class", () => {
+    const files = ["src", "web"].flatMap(sourceFiles);
+    const names = files.flatMap((file) =>
+      Array.from(
+        readFileSync(join(ROOT, file), "utf8").matchAll(/^(?:export )?(?:abstract )?class (\w+)/gm),
+        ([, name]) => name,
+      ),
+    );
+    expect(names.length).toBeGreaterThan(200);
+    expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
   });
 });
 

@@ -68,7 +68,7 @@ interface RemovedRow extends Pick<Row, "name" | "version"> {
   readonly next: number;
 }
 
-export class Allocators {
+export class AllocatorDriver {
   readonly counts = { asked: 0, failed: 0, cancelled: 0 };
   /** As they were last read. */
   known: readonly Allocator[] = [];

@@ -13,7 +13,7 @@ const ADD_WORKERS = "INSERT INTO laboro.worker (name) SELECT unnest($1::text[]) 
 const FIND_WORKERS = "SELECT id, name FROM laboro.worker WHERE name = ANY($1::text[])";
 
 /** A submission keeps its number, however often its batch is given. */
-export class JobNumbers {
+export class SubmissionNumbers {
   readonly assigned = new Map<WriteOf<"submit">, JobId>();
 
   async assign(client: Client, writes: readonly Write[]): Promise<void> {

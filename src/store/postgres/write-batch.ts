@@ -4,7 +4,7 @@ import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";
 import type { Write, WriteResult } from "../../model/store.js";
 import { REMOVED_IN_BATCH, withOwnBytes } from "../result-rows.js";
-import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
+import { SubmissionNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
@@ -28,7 +28,7 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
   readonly #now: number;
   readonly #workers: WorkerNumbers;
   readonly #entries: EntryCache;
-  readonly #numbers = new JobNumbers();
+  readonly #numbers = new SubmissionNumbers();
   readonly #output: readonly Value[] | undefined;
 
   constructor(writes: readonly Write[], now: number, workers: WorkerNumbers, entries: EntryCache) {

@@ -18,7 +18,7 @@ import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messag
 import { LimitStarts } from "./operations/claim.js";
 import { type BatchContext, prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
-import { ResultTable, WorkerNumbers } from "./result-table.js";
+import { ResultTable, WorkerNames } from "./result-table.js";
 import { ScheduleTable } from "./schedule-table.js";
 import { prepareClaimedRange, prepareInsertTaskRange, TASK_RANGE_COLUMNS } from "./task-range-table.js";
 
@@ -44,7 +44,7 @@ export class Engine {
   readonly #damage: Damage | undefined;
   readonly #segments: OutputSegments;
   readonly #jobCounters: JobCounters;
-  readonly #names: WorkerNumbers;
+  readonly #names: WorkerNames;
   readonly #apply: (write: WriteRow, batch: BatchContext) => WriteResultRow;
   readonly #begin: Statement;
   readonly #commit: Statement;
@@ -79,7 +79,7 @@ export class Engine {
       this.#identity = identity;
       this.#unknownOutput = setAsideUnknownOutput(join(dir, "output"), identity, this.jobs.next());
       this.#segments = new OutputSegments(join(dir, "output"));
-      this.#names = new WorkerNumbers(db);
+      this.#names = new WorkerNames(db);
       this.results = new ResultTable(db, this.#names);
       this.output = new OutputTable(db, this.#segments);
       this.schedules = new ScheduleTable(db);

@@ -54,7 +54,7 @@ FROM result WHERE job = ? AND idx BETWEEN ? AND ? GROUP BY step ORDER BY step`;
 const EARLIER = `${selectFrom("earlier_attempt", "earlier_attempt", `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`)} WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 export class ResultTable {
-  readonly #names: WorkerNumbers;
+  readonly #names: WorkerNames;
   readonly #one: Statement;
   readonly #many: Statement;
   readonly #earlier: Statement;
@@ -64,7 +64,7 @@ export class ResultTable {
   readonly #usage: Statement;
   readonly #earlierOf: Statement;
 
-  constructor(db: Database, names: WorkerNumbers) {
+  constructor(db: Database, names: WorkerNames) {
     this.#names = names;
     this.#one = db.prepare(insertInto("result", 1));
     this.#many = db.prepare(insertInto("result", ROWS));
@@ -172,7 +172,7 @@ type Value = number | string | Uint8Array | null;
 /** Results name their worker by number; the names are kept once. */
 const INSERT = "INSERT INTO worker (name) VALUES (?) ON CONFLICT (name) DO UPDATE SET name = name RETURNING id";
 
-export class WorkerNumbers {
+export class WorkerNames {
   readonly #insert: Statement;
   readonly #numbers = new Map<string, number>();
 

@@ -9,7 +9,7 @@ import { badge, setBadge } from "../parts/badge.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
 import { DurationChart } from "../parts/duration-chart.js";
 import { commandOf, factsOf, RateEstimate, scriptOf } from "../parts/job-facts.js";
-import { ProgressBar } from "../parts/progress-bar.js";
+import { StackedBar } from "../parts/progress-bar.js";
 import { LISTED_STATES, type ListedState, TaskList } from "../parts/task-list.js";
 import { mapLegend, TaskMap } from "../parts/task-map.js";
 import { TaskPanel } from "../parts/task-panel.js";
@@ -35,7 +35,7 @@ class JobPage implements Page {
   readonly #recipe = h("pre", { class: "recipe", tabindex: 0, "aria-label": "Command" });
   readonly #script = h("details", { hidden: true });
   readonly #facts = h("dl", { class: "facts" });
-  readonly #bar = new ProgressBar();
+  readonly #bar = new StackedBar();
   readonly #counts = h("ul", { class: "counts" });
   readonly #map: TaskMap;
   readonly #tabs = h("nav", { class: "chips", "aria-label": "Which tasks" });

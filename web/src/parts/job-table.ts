@@ -4,13 +4,13 @@ import { h, setText } from "../dom.js";
 import { ago, brief, count, duration, percent } from "../format.js";
 import { address } from "../route.js";
 import { badge, setBadge } from "./badge.js";
-import { ProgressBar } from "./progress-bar.js";
+import { StackedBar } from "./progress-bar.js";
 import type { Selection } from "./selection.js";
 import { type Column, Table } from "./table.js";
 
 type JobView = Answer<"jobs">["jobs"][number];
 
-const bars = new WeakMap<Element, ProgressBar>();
+const bars = new WeakMap<Element, StackedBar>();
 
 const done = ({ counters }: JobView): number => counters.succeeded + counters.failed + counters.cancelled;
 
@@ -43,7 +43,7 @@ const progress: Column<JobView> = {
   head: "Progress",
   wide: true,
   make: () => {
-    const bar = new ProgressBar();
+    const bar = new StackedBar();
     bars.set(bar.element, bar);
     return bar.element;
   },

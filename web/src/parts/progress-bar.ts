@@ -12,7 +12,7 @@ interface Counts {
 
 const STATES = ["succeeded", "failed", "cancelled", "running", "waiting"] as const;
 
-export class ProgressBar {
+export class StackedBar {
   readonly element = h("div", { class: "progress", role: "img" });
   readonly #segments = new Map(STATES.map((name) => [name, h("span", { class: `part part-${name}` })]));
 

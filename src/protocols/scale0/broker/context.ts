@@ -120,7 +120,7 @@ const urisOf = (brokers: readonly GroupBroker[] = []): BrokerUris[] =>
   });
 
 /** The config of one worker. */
-export class WorkerConfig {
+export class PushedConfig {
   readonly #context: Scale0Context;
   readonly #name: string;
   #cached: { readonly version: number; readonly settings: Settings } | undefined;

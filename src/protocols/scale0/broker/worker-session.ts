@@ -25,7 +25,7 @@ import {
   workCommandOf,
 } from "../commands.js";
 import { joined, type Message } from "../frames.js";
-import { ClientRequest, clockError, pong, type Scale0Context, WorkerConfig, WorkerReply } from "./context.js";
+import { ClientRequest, clockError, PushedConfig, pong, type Scale0Context, WorkerReply } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
 import { WaitQueue } from "./wait-queue.js";
 
@@ -35,7 +35,7 @@ const PROTOTYPE_HEARTBEAT_MS = 1_000;
 export class Scale0WorkerSession extends CallWorker {
   readonly #context: Scale0Context;
   readonly #onForgotten: (orderly: boolean) => void;
-  readonly #config: WorkerConfig;
+  readonly #config: PushedConfig;
   readonly #waitQueue = new WaitQueue();
   #heartbeatTimer: NodeJS.Timeout | undefined;
   /** Duration of the timer. */
@@ -64,7 +64,7 @@ export class Scale0WorkerSession extends CallWorker {
     this.#context = context;
     this.#peerSession = peerSession;
     this.#onForgotten = onForgotten;
-    this.#config = new WorkerConfig(context, name);
+    this.#config = new PushedConfig(context, name);
   }
 
   // Messages of the worker
