@@ -78,15 +78,15 @@ const directory = s.mapped(s.text(500), (given, what) => {
 /** What a client asks for. */
 export const allocatorInput = s.object({
   manager: s.withDefault(s.described(s.choice(...MANAGERS), "the batch system"), "slurm"),
-  maxWorkers: s.described(s.integer(1, MAX_WORKERS), "workers of its allocations at a time, queued ones included"),
-  backlog: s.withDefault(s.described(s.integer(1, 1_000), "allocations that wait in the queue at a time"), 1),
-  timeLimitMs: s.described(s.integer(MINUTE_MS, MAX_TIME_MS), "of each allocation"),
+  maxWorkers: s.integer(1, MAX_WORKERS, "workers of its allocations at a time, queued ones included"),
+  backlog: s.withDefault(s.integer(1, 1_000, "allocations that wait in the queue at a time"), 1),
+  timeLimitMs: s.integer(MINUTE_MS, MAX_TIME_MS, "of each allocation"),
   idleTimeoutMs: s.withDefault(
-    s.described(s.integer(1_000, MAX_TIME_MS), "a worker ends after so long without a task"),
+    s.integer(1_000, MAX_TIME_MS, "a worker ends after so long without a task"),
     5 * MINUTE_MS,
   ),
-  slots: s.withDefault(s.described(s.integer(1, 10_000), "of each worker, and CPUs asked for each"), 1),
-  nodes: s.withDefault(s.described(s.integer(1, 1_000), "of each allocation, with one worker on each"), 1),
+  slots: s.withDefault(s.integer(1, 10_000, "of each worker, and CPUs asked for each"), 1),
+  nodes: s.withDefault(s.integer(1, 1_000, "of each allocation, with one worker on each"), 1),
   resources: s.withDefault(s.described(resources, "what each worker offers besides slots"), {}),
   pool: s.withDefault(word("night"), DEFAULT_POOL),
   tags: s.withDefault(s.list(word("big"), 100), []),

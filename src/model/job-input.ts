@@ -27,17 +27,13 @@ export const MAX_TASKS = 1_000_000_000;
 
 const after = s.object({
   job: s.integer(1, Number.MAX_SAFE_INTEGER),
-  any: s.optional(s.described(s.flag(), "wait for its end, however it ends")),
+  any: s.optional(s.flag("wait for its end, however it ends")),
   each: s.optional(
-    s.described(
-      s.flag(),
-      "each task waits for the success of the task in the same place of that job, which has as many",
-    ),
+    s.flag("each task waits for the success of the task in the same place of that job, which has as many"),
   ),
 });
 
-const duration = (description: string) =>
-  s.optional(s.described(s.integer(0, MAX_MS), `${description}, in milliseconds`));
+const duration = (description: string) => s.optional(s.integer(0, MAX_MS, `${description}, in milliseconds`));
 
 const isTime = (value: unknown): value is number => Number.isInteger(value) && Math.abs(value as number) <= 8.64e15;
 
@@ -92,13 +88,12 @@ export const haltRule = s.described(
   s.object({
     on: s.choice("fail", "success", "done"),
     count: s.integer(1, MAX_TASKS),
-    now: s.optional(s.described(s.flag(), "running tasks are cancelled, too")),
+    now: s.optional(s.flag("running tasks are cancelled, too")),
   }),
   "the rest is cancelled once so many tasks have failed, succeeded, or ended in either way; maxFails 2 is 3 failures",
 );
 
-const optionalInteger = (min: number, max: number, description: string) =>
-  s.optional(s.described(s.integer(min, max), description));
+const optionalInteger = (min: number, max: number, description: string) => s.optional(s.integer(min, max, description));
 
 /** Of one task: a message to a worker has no more. */
 const MAX_NEEDS = 100;
@@ -164,8 +159,8 @@ export const submission = s.object({
   /** Clients that follow the job get all output, also beyond the cap. A slow client slows the task down. */
   relay,
   after: s.optional(s.list(after, 1000)),
-  held: s.optional(s.described(s.flag(), "no task starts before the job is released")),
-  open: s.optional(s.described(s.flag(), "it takes more tasks, and does not end, until it is closed")),
+  held: s.optional(s.flag("no task starts before the job is released")),
+  open: s.optional(s.flag("it takes more tasks, and does not end, until it is closed")),
   delayMs: duration("start no earlier than so long after the submission"),
   at: s.optional(s.described(time, "start no earlier than this; a text needs a zone or Z")),
   key: s.optional(s.described(plainKey, "one job at a time has it: until it ends, and for keyForMs after")),
@@ -183,7 +178,7 @@ export const submission = s.object({
     s.described(plainKey, "a submission repeated with the same one makes no second job: the answer names the first"),
   ),
   resumes: s.optional(
-    s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the job of the same batch whose remaining tasks this one runs"),
+    s.integer(1, Number.MAX_SAFE_INTEGER, "the job of the same batch whose remaining tasks this one runs"),
   ),
 });
 

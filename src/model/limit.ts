@@ -31,7 +31,7 @@ export const limitName = s.mapped(s.text(100), (given, what) => {
 });
 
 export const limitRule = {
-  running: s.optional(s.described(s.integer(0, MAX_AT_ONCE), "at most this many tasks run at a time; 0 starts none")),
+  running: s.optional(s.integer(0, MAX_AT_ONCE, "at most this many tasks run at a time; 0 starts none")),
   rate: s.optional(
     s.described(
       s.object({ starts: s.integer(1, MAX_STARTS), intervalMs: s.integer(1, MAX_INTERVAL_MS) }),

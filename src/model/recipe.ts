@@ -248,14 +248,9 @@ const processFields = {
 const command = s.object({
   kind: s.choice("command"),
   argv: s.list(s.argument(), MAX_ARGUMENTS),
-  placeholders: s.optional(
-    s.described(s.flag(), "replace {} {.} {/} {//} {/.} {#} {%} and {1} {2} … in the arguments, task by task"),
-  ),
+  placeholders: s.optional(s.flag("replace {} {.} {/} {//} {/.} {#} {%} and {1} {2} … in the arguments, task by task")),
   shell: s.optional(
-    s.described(
-      s.flag(),
-      "the last argument is a line: for /bin/sh if it is alone, else for the shell before it, as in bash -c LINE",
-    ),
+    s.flag("the last argument is a line: for /bin/sh if it is alone, else for the shell before it, as in bash -c LINE"),
   ),
   log: s.optional(
     s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),
@@ -296,8 +291,9 @@ export function readLinkRecipe(value: unknown, what: string): Recipe {
 }
 
 export const timeLimitMs = s.positive();
-export const timeLimitPercent = s.described(
-  s.integer(101, 1_000_000),
+export const timeLimitPercent = s.integer(
+  101,
+  1_000_000,
   "a time limit in percent of the median of the job's tasks that succeeded at the same worker, once three have",
 );
 /** Null means no cap. */

@@ -43,12 +43,10 @@ const times = {
     s.described(s.text(200), "minute hour day month weekday, with seconds before them if there are six"),
   ),
   timeZone: s.optional(s.described(s.text(64), "of the cron expression, such as Europe/Prague; UTC if absent")),
-  everyMs: s.optional(s.described(s.integer(MIN_EVERY_MS, MAX_EVERY_MS), "instead of cron: the time between runs")),
+  everyMs: s.optional(s.integer(MIN_EVERY_MS, MAX_EVERY_MS, "instead of cron: the time between runs")),
   start: s.optional(s.described(time, "no run before this time")),
   end: s.optional(s.described(time, "no run after this time")),
-  jitterMs: s.optional(
-    s.described(s.integer(0, MAX_EVERY_MS), "each run starts up to this much later, by a random amount"),
-  ),
+  jitterMs: s.optional(s.integer(0, MAX_EVERY_MS, "each run starts up to this much later, by a random amount")),
 };
 
 const rules = {
@@ -56,7 +54,7 @@ const rules = {
   missed: s.optional(
     s.described(s.choice(...MISSED), "what to do about runs that no broker could start in time; once if absent"),
   ),
-  paused: s.optional(s.described(s.flag(), "starts nothing by itself; as it was, if absent")),
+  paused: s.optional(s.flag("starts nothing by itself; as it was, if absent")),
 };
 
 const job = s.described(submission, "what each run submits; without after, at, idempotencyKey and resumes");

@@ -113,24 +113,24 @@ export function described<S extends Schema<unknown, unknown>>(schema: S, descrip
   return { ...schema, json: () => ({ ...schema.json(), description }) };
 }
 
-export const integer = (min: number, max: number): Schema<number> => ({
+export const integer = (min: number, max: number, description?: string): Schema<number> => ({
   read: (value, what) => input.integer(value, what, min, max),
-  json: () => ({ type: "integer", minimum: min, maximum: max }),
+  json: () => ({ type: "integer", minimum: min, maximum: max, ...(description && { description }) }),
   fromText: numberFrom,
 });
 
-export const count = (): Schema<number> => integer(0, Number.MAX_SAFE_INTEGER);
+export const count = (description?: string): Schema<number> => integer(0, Number.MAX_SAFE_INTEGER, description);
 
-export const positive = (): Schema<number> => ({
+export const positive = (description?: string): Schema<number> => ({
   read: input.positive,
-  json: () => ({ type: "number", exclusiveMinimum: 0 }),
+  json: () => ({ type: "number", exclusiveMinimum: 0, ...(description && { description }) }),
   fromText: numberFrom,
 });
 
 /** Any number, such as a time. */
-export const number = (): Schema<number> => ({
+export const number = (description?: string): Schema<number> => ({
   read: input.number,
-  json: () => ({ type: "number" }),
+  json: () => ({ type: "number", ...(description && { description }) }),
   fromText: numberFrom,
 });
 
@@ -149,9 +149,9 @@ export const anyText = (maxLength = 1024): Schema<string> => ({
   json: () => ({ type: "string", maxLength: maxLength }),
 });
 
-export const flag = (): Schema<boolean> => ({
+export const flag = (description?: string): Schema<boolean> => ({
   read: input.flag,
-  json: () => ({ type: "boolean" }),
+  json: () => ({ type: "boolean", ...(description && { description }) }),
   fromText: (given) => (given === "true" || given === "" ? true : given === "false" ? false : given),
 });
 

@@ -16,7 +16,7 @@ import type { Core } from "../core.js";
 import { operation } from "./operation.js";
 import { nothing } from "./shared-fields.js";
 
-const time = (what: string) => s.described(s.number(), `${what}, in milliseconds since 1970`);
+const time = (what: string) => s.number(`${what}, in milliseconds since 1970`);
 const MAX_ALLOCATIONS = 20_000;
 
 const { before, dir: _, ...asked } = allocatorInput.shape;
@@ -47,7 +47,7 @@ const allocatorView = s.object({
   before,
   created: time("when it was added"),
   changed: time("when it was last changed"),
-  failures: s.described(s.count(), "failures in a row"),
+  failures: s.count("failures in a row"),
   notBefore: s.optional(time("nothing is asked for before this")),
   pausedBy: s.optional(s.choice("user", "failures")),
   warning: s.optional(s.described(s.text(), "why nodes may not reach the broker")),
@@ -238,7 +238,7 @@ export const allocatorRemove = operation({
   summary: "Remove an allocator when its queued allocations are cancelled; those that run end by themselves",
   input: s.object({
     allocator: allocatorName,
-    cancelRunning: s.withDefault(s.described(s.flag(), "cancel allocations that run, too"), false),
+    cancelRunning: s.withDefault(s.flag("cancel allocations that run, too"), false),
   }),
   output: nothing,
   perform: async (core, { allocator: name, cancelRunning }) => {
@@ -269,12 +269,12 @@ export const allocatorDryRun = operation({
   }),
   output: s.object({
     manager: s.choice(...MANAGERS),
-    asks: s.described(s.count(), "how many allocations it would ask for"),
+    asks: s.count("how many allocations it would ask for"),
     status: s.described(s.text(4096), "why not more"),
     unfit: s.list(s.object({ job: s.count(), tasks: s.count(), reason: s.text(4096) }), 1_000),
     command: s.list(s.text(4096), 200),
     script: s.text(100_000),
-    accepted: s.described(s.flag(), "by the batch system"),
+    accepted: s.flag("by the batch system"),
     answer: s.described(s.anyText(4096), "what the batch system says to it"),
   }),
   perform: async (core, { allocator: name, spec: given }) => {

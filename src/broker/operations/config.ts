@@ -15,8 +15,8 @@ const settings: s.Schema<Config> = {
 };
 
 const configView = s.object({
-  version: s.described(s.count(), "rises by one with each change; 0 before the first"),
-  changed: s.described(s.number(), "milliseconds since 1970"),
+  version: s.count("rises by one with each change; 0 before the first"),
+  changed: s.number("milliseconds since 1970"),
   settings: s.described(settings, "any names and values; docs/reference/config.md lists those that laboro knows"),
 });
 
@@ -60,7 +60,7 @@ export const configSet = operation({
   summary: "Set the config pushed to workers; connected workers get it at once",
   input: s.object({
     settings: s.described(settings, "all of them: a setting that is left out is removed"),
-    expectedVersion: s.optional(s.described(s.count(), "refuse if the current version is another one")),
+    expectedVersion: s.optional(s.count("refuse if the current version is another one")),
   }),
   output: configView,
   perform: (core, given) => core.config.set(given.settings, given.expectedVersion),
@@ -86,7 +86,7 @@ export const drainBroker = operation({
   method: "POST",
   path: "/drain",
   summary: "Before maintenance: assign nothing new, and send peers to other brokers if their protocol can",
-  input: s.object({ draining: s.described(s.flag(), "false ends it") }),
+  input: s.object({ draining: s.flag("false ends it") }),
   output: nothing,
   perform: (core, { draining }) => {
     core.maintenance.set(draining);

@@ -13,8 +13,8 @@ const shape = {
   protocol: s.text(),
   address: s.text(),
   peer: s.described(s.text(), "its name, if it has sent one"),
-  opened: s.described(s.number(), "milliseconds since 1970"),
-  recording: s.described(s.flag(), "its messages are being recorded"),
+  opened: s.number("milliseconds since 1970"),
+  recording: s.flag("its messages are being recorded"),
 } as const;
 
 /** The fields of a message depend on its protocol. */
@@ -27,13 +27,13 @@ export const connections = operation({
   path: "/connections",
   summary: "Open connections, the newest first",
   input: s.object({
-    from: s.withDefault(s.described(s.count(), "skip this many"), 0),
+    from: s.withDefault(s.count("skip this many"), 0),
     limit: limit(PAGE, 100),
     find: s.optional(s.described(s.text(), "part of its protocol, address or peer")),
   }),
   output: s.object({
     connections: s.list(s.object(shape), PAGE),
-    total: s.described(s.count(), "how many match"),
+    total: s.count("how many match"),
   }),
   perform: (_core, given, { info }) => {
     const text = given.find?.toLowerCase();
@@ -56,11 +56,11 @@ const viewOf = ({ id, protocol, address, peer, opened, recording }: TracedConnec
 
 const message = s.object({
   number: s.count(),
-  at: s.described(s.number(), "milliseconds since 1970"),
+  at: s.number("milliseconds since 1970"),
   from: s.choice("peer", "broker"),
   name: s.described(s.text(), "in the words of the protocol"),
   fields: s.described(s.record(anything), "readable by people; long ones are cut"),
-  bytes: s.optional(s.described(s.count(), "its size on the wire, if known")),
+  bytes: s.optional(s.count("its size on the wire, if known")),
 });
 
 export const connection = operation({
@@ -71,12 +71,12 @@ export const connection = operation({
   path: "/connections/{id}",
   summary: "The recorded messages of a connection; the first call starts the recording",
   input: s.object({
-    id: s.described(s.count(), "as connections lists it"),
-    after: s.withDefault(s.described(s.count(), "the number of the last message that was read"), 0),
+    id: s.count("as connections lists it"),
+    after: s.withDefault(s.count("the number of the last message that was read"), 0),
   }),
   output: s.object({
     ...shape,
-    closed: s.described(s.flag(), "the connection has ended"),
+    closed: s.flag("the connection has ended"),
     messages: s.list(message, PAGE),
   }),
   perform: (_core, given, { info }) => {

@@ -68,8 +68,8 @@ export const append = operation({
     ),
   }),
   output: s.object({
-    first: s.described(s.count(), "the index of the first new task"),
-    count: s.described(s.count(), "how many were added"),
+    first: s.count("the index of the first new task"),
+    count: s.count("how many were added"),
   }),
   bodyLimit: 64 * 1024 * 1024,
   perform: appendTasks,

@@ -13,7 +13,7 @@ const counters = s.object({ succeeded: s.count(), failed: s.count(), cancelled: 
 /** One object for all kinds; its fields depend on the kind. */
 export const eventView = s.object({
   id: s.count(),
-  at: s.described(s.number(), "milliseconds since 1970"),
+  at: s.number("milliseconds since 1970"),
   kind: s.choice(
     "job-added",
     "job-edited",
@@ -56,22 +56,20 @@ export const eventView = s.object({
   number: s.optional(number),
   attempt: s.optional(s.count()),
   progress: s.optional(progress),
-  truncated: s.optional(s.described(s.flag(), "not all tasks are listed; the counters are complete")),
+  truncated: s.optional(s.flag("not all tasks are listed; the counters are complete")),
   counters: s.optional(counters),
   worker: s.optional(s.text()),
   pool: s.optional(s.text()),
   schedule: s.optional(s.text()),
   allocator: s.optional(s.text()),
-  due: s.optional(s.described(s.number(), "the point in time that a run is for, in milliseconds since 1970")),
+  due: s.optional(s.number("the point in time that a run is for, in milliseconds since 1970")),
   code: s.optional(s.text()),
   message: s.optional(s.text(65_536)),
 });
 
 const input = s.object({
-  after: s.optional(
-    s.described(s.count(), "the last event that was read; 0 for all that are kept; new events only if absent"),
-  ),
-  job: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "of this job only")),
+  after: s.optional(s.count("the last event that was read; 0 for all that are kept; new events only if absent")),
+  job: s.optional(s.integer(1, Number.MAX_SAFE_INTEGER, "of this job only")),
   limit: limit(PAGE),
   waitMs,
 });
@@ -85,8 +83,8 @@ export const events = operation({
   input,
   output: s.object({
     events: s.list(eventView, PAGE),
-    last: s.described(s.count(), "give this as after for the next page"),
-    missed: s.described(s.flag(), "events before these are no longer kept"),
+    last: s.count("give this as after for the next page"),
+    missed: s.flag("events before these are no longer kept"),
   }),
   perform: async (core, given: ReadType<typeof input>, { signal }) => {
     const after = given.after ?? core.events.last;

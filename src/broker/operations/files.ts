@@ -7,7 +7,7 @@ import { operation } from "./operation.js";
 import { index, job, requireOpenJob } from "./shared-fields.js";
 import { requireTask, resultOf } from "./task.js";
 
-const from = s.withDefault(s.described(s.count(), "from this offset on"), 0);
+const from = s.withDefault(s.count("from this offset on"), 0);
 
 const part = s.mapped(s.bytes(), (given, what) => {
   s.integer(0, FILE_CHUNK).read(given.length, `the length of ${what}`);
@@ -22,12 +22,12 @@ export const sendFile = operation({
   summary: "Send a part of a file that goes with the job; without bytes, ask how much of it is stored",
   input: s.object({
     job,
-    file: s.described(s.integer(0, MAX_FILES - 1), "its place in recipe.files.sent"),
+    file: s.integer(0, MAX_FILES - 1, "its place in recipe.files.sent"),
     from,
     bytes: s.optional(s.described(part, `at most ${FILE_CHUNK} bytes`)),
   }),
   bodyLimit: 2 * FILE_CHUNK,
-  output: s.object({ stored: s.described(s.count(), "how much of the file is stored: the next part begins there") }),
+  output: s.object({ stored: s.count("how much of the file is stored: the next part begins there") }),
   perform: async (core, { job: id, file, from: at, bytes = new Uint8Array(0) }) => ({
     stored: await core.files.writeSent(await requireOpenJob(core, id), file, at, bytes),
   }),
@@ -42,12 +42,12 @@ export const returnedFiles = operation({
   input: s.object({
     job,
     index,
-    attempt: s.optional(s.described(s.integer(1, MAX_TASKS), "that of the result if absent")),
+    attempt: s.optional(s.integer(1, MAX_TASKS, "that of the result if absent")),
     from,
   }),
   output: s.object({
     bytes: s.bytes(),
-    next: s.optional(s.described(s.count(), "where the next part begins; absent on the last")),
+    next: s.optional(s.count("where the next part begins; absent on the last")),
   }),
   perform: async (core, given) => {
     await requireTask(core, given);

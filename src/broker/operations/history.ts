@@ -37,7 +37,7 @@ export const history = operation({
     span: s.withDefault(s.described(s.choice("hour", "day"), "hour: of this broker only, since its start"), "hour"),
   }),
   output: s.object({
-    stepMs: s.described(s.count(), "the interval of a point; points are missing while no broker ran"),
+    stepMs: s.count("the interval of a point; points are missing while no broker ran"),
     at: column("the end of each interval, in milliseconds since 1970"),
     ...COLUMNS,
   }),

@@ -27,8 +27,8 @@ const listInput = s.object({
   key: s.optional(s.text()),
   batchKey: s.optional(s.text()),
   idempotencyKey: s.optional(s.described(s.text(), "the job that was submitted with this one")),
-  createdFrom: s.optional(s.described(s.number(), "milliseconds since 1970")),
-  createdBefore: s.optional(s.described(s.number(), "milliseconds since 1970")),
+  createdFrom: s.optional(s.number("milliseconds since 1970")),
+  createdBefore: s.optional(s.number("milliseconds since 1970")),
 });
 
 export const jobs = operation({
@@ -40,7 +40,7 @@ export const jobs = operation({
   input: listInput,
   output: s.object({
     jobs: s.list(jobView, PAGE),
-    next: s.optional(s.described(s.count(), "give this as before for the next page; absent on the last one")),
+    next: s.optional(s.count("give this as before for the next page; absent on the last one")),
   }),
   perform: async (core, given, { role }) => {
     const found: JobView[] = [];
@@ -96,9 +96,9 @@ export const remove = operation({
 });
 
 const cleanInput = s.object({
-  olderThanMs: s.optional(s.described(s.count(), "ended at least this long ago")),
+  olderThanMs: s.optional(s.count("ended at least this long ago")),
   states: s.withDefault(s.list(s.choice(...END_STATES), 3), [...END_STATES]),
-  keep: s.withDefault(s.described(s.count(), "keep this many of the newest"), 0),
+  keep: s.withDefault(s.count("keep this many of the newest"), 0),
 });
 
 export const clean = operation({

@@ -23,7 +23,7 @@ const MAX_DEPENDENTS = 100;
 
 const stride = s.object({ first: s.number(), last: s.number(), step: s.number() });
 const words = s.optional(s.list(s.argument(), 100_000));
-const size = s.optional(s.described(s.count(), "bytes; the content itself is sent only with content=true"));
+const size = s.optional(s.count("bytes; the content itself is sent only with content=true"));
 
 const recipeView = s.object({
   kind: s.choice("command", "script", "call"),
@@ -49,7 +49,7 @@ const recipeView = s.object({
   body: s.optional(s.bytes()),
   files: s.optional(
     s.object({
-      count: s.described(s.count(), "how many files were sent with the job"),
+      count: s.count("how many files were sent with the job"),
       sent: s.optional(s.described(s.list(sentFile, MAX_FILES), "which: only with content=true")),
       use: s.optional(s.list(s.text(MAX_PATH), 100)),
       returns: s.optional(s.list(s.text(MAX_PATH), 100)),
@@ -67,7 +67,7 @@ export const jobView = s.object({
   id: s.count(),
   name: s.text(),
   state: s.choice(...OPEN_STATES, ...END_STATES),
-  count: s.described(s.count(), "how many tasks it has"),
+  count: s.count("how many tasks it has"),
   numbers: s.optional(
     s.described(s.list(stride, MAX_NUMBERS), "the numbers of its tasks, in order of index; 1, 2, 3 … if absent"),
   ),
@@ -75,8 +75,8 @@ export const jobView = s.object({
     succeeded: s.count(),
     failed: s.count(),
     cancelled: s.count(),
-    running: s.described(s.count(), "started at a worker"),
-    waiting: s.described(s.count(), "not started yet; prefetched ones are among them"),
+    running: s.count("started at a worker"),
+    waiting: s.count("not started yet; prefetched ones are among them"),
   }),
   pool: s.text(),
   tags: s.list(s.text(), 100),
@@ -86,18 +86,18 @@ export const jobView = s.object({
   key: s.optional(s.text()),
   keyForMs: s.optional(s.count()),
   batchKey: s.optional(s.text()),
-  notBefore: s.optional(s.described(s.number(), "it starts no earlier than this; milliseconds since 1970")),
-  delayMs: s.optional(s.described(s.count(), "the delay that was asked for, where no time was named")),
-  keepMs: s.optional(s.described(s.count(), "how long it is kept after its end; the broker's default if absent")),
-  keepFailedMs: s.optional(s.described(s.count(), "the same where it did not succeed; keepMs if absent")),
+  notBefore: s.optional(s.number("it starts no earlier than this; milliseconds since 1970")),
+  delayMs: s.optional(s.count("the delay that was asked for, where no time was named")),
+  keepMs: s.optional(s.count("how long it is kept after its end; the broker's default if absent")),
+  keepFailedMs: s.optional(s.count("the same where it did not succeed; keepMs if absent")),
   idempotencyKey: s.optional(s.described(s.text(), "of its submission; the SDK makes one")),
-  resumes: s.optional(s.described(s.count(), "the job of the same batch whose remaining tasks it runs")),
+  resumes: s.optional(s.count("the job of the same batch whose remaining tasks it runs")),
   held: s.flag(),
-  poolPaused: s.optional(s.described(s.flag(), "its pool is paused")),
-  open: s.optional(s.described(s.flag(), "it takes more tasks, and does not end, until it is closed")),
+  poolPaused: s.optional(s.flag("its pool is paused")),
+  open: s.optional(s.flag("it takes more tasks, and does not end, until it is closed")),
   hasEntries: s.flag(),
-  created: s.described(s.number(), "milliseconds since 1970"),
-  ended: s.optional(s.described(s.number(), "milliseconds since 1970")),
+  created: s.number("milliseconds since 1970"),
+  ended: s.optional(s.number("milliseconds since 1970")),
   reason: s.optional(s.described(s.text(), "why it was cancelled")),
   cancels: s.described(rangesOut, "tasks with a cancel request"),
   recipe: recipeView,
@@ -111,9 +111,9 @@ export const jobView = s.object({
     named: s.optional(s.described(s.list(s.text(), MAX_LIMITS_OF_JOB), "the limits that its tasks count against")),
     timeLimitMs: s.optional(s.positive()),
     timeLimitPercent: s.optional(s.count()),
-    timeRequestMs: s.optional(s.described(s.positive(), "a worker that ends sooner gets no task of the job")),
-    outputCap: s.optional(s.described(s.count(), "output kept per task, in bytes; absent if all is kept")),
-    relay: s.optional(s.described(s.flag(), "a client that follows the job gets all output")),
+    timeRequestMs: s.optional(s.positive("a worker that ends sooner gets no task of the job")),
+    outputCap: s.optional(s.count("output kept per task, in bytes; absent if all is kept")),
+    relay: s.optional(s.flag("a client that follows the job gets all output")),
   }),
   after: s.list(s.object({ job: s.count(), any: s.flag(), each: s.optional(s.flag()) }), 1000),
   waitsFor: s.optional(s.described(s.list(s.count(), 1000), "the jobs of after that have not ended; absent if none")),

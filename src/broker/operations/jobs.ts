@@ -28,9 +28,9 @@ export const submit = operation({
   summary: "Submit a job; durable when answered",
   input: submission,
   output: s.object({
-    job: s.described(s.count(), "the number of the job"),
-    existed: s.optional(s.described(s.flag(), "nothing was made: this job has the key")),
-    replaced: s.optional(s.described(s.count(), "the job that had the key, and is cancelled")),
+    job: s.count("the number of the job"),
+    existed: s.optional(s.flag("nothing was made: this job has the key")),
+    replaced: s.optional(s.count("the job that had the key, and is cancelled")),
   }),
   bodyLimit: 64 * 1024 * 1024,
   perform: (core, given) => submitJob(core, jobSpec(given)),
@@ -193,7 +193,7 @@ export const jobOperation = operation({
   summary: "One job",
   input: s.object({
     job,
-    content: s.withDefault(s.described(s.flag(), "with the bytes of its recipe: stdin, script, body"), false),
+    content: s.withDefault(s.flag("with the bytes of its recipe: stdin, script, body"), false),
   }),
   output: jobView,
   perform: async (core, given, { role }) => {
@@ -211,7 +211,7 @@ export const wait = operation({
   summary: "Wait until a job has ended",
   input: s.object({
     job,
-    timeoutMs: s.optional(s.described(s.integer(0, 2 ** 31 - 1), "wait at most this many milliseconds")),
+    timeoutMs: s.optional(s.integer(0, 2 ** 31 - 1, "wait at most this many milliseconds")),
   }),
   output: s.object({ ended: s.flag(), state: s.optional(s.choice(...END_STATES)) }),
   perform: async (core, given, { signal }) => {

@@ -10,17 +10,14 @@ const limitView = s.object({
   name: s.text(),
   ...limitRule,
   used: s.object({
-    running: s.described(s.count(), "tasks at workers that count against it"),
-    starts: s.described(s.count(), "tasks that were started within the interval of its rate"),
+    running: s.count("tasks at workers that count against it"),
+    starts: s.count("tasks that were started within the interval of its rate"),
   }),
-  waiting: s.described(
-    s.count(),
-    "tasks that are not at a worker, of jobs that name it and are neither held nor blocked",
-  ),
+  waiting: s.count("tasks that are not at a worker, of jobs that name it and are neither held nor blocked"),
   jobs: s.described(s.list(s.count(), LISTED_JOBS), "the oldest jobs of these tasks"),
-  jobCount: s.described(s.count(), "how many jobs these tasks belong to"),
+  jobCount: s.count("how many jobs these tasks belong to"),
   nextMs: s.optional(
-    s.described(s.number(), "its rate allows the next start in so many milliseconds; absent where it allows one now"),
+    s.number("its rate allows the next start in so many milliseconds; absent where it allows one now"),
   ),
 });
 

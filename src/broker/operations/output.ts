@@ -21,26 +21,26 @@ const POLL_MS = 300;
 
 const piece = s.object({
   stream: s.choice("stdout", "stderr"),
-  offset: s.described(s.count(), "position in the attempt's output, both streams counted together"),
+  offset: s.count("position in the attempt's output, both streams counted together"),
   bytes: s.bytes(),
 });
 
 const input = s.object({
   job,
   index,
-  attempt: s.optional(s.described(s.integer(1, MAX_TASKS), "the latest if absent")),
+  attempt: s.optional(s.integer(1, MAX_TASKS, "the latest if absent")),
   stream: s.optional(s.described(s.choice("stdout", "stderr"), "only this stream")),
-  from: s.withDefault(s.described(s.count(), "from this offset on"), 0),
+  from: s.withDefault(s.count("from this offset on"), 0),
   limit: limit(PAGE),
   waitMs,
 });
 
 const page = s.object({
   pieces: s.list(piece, PAGE),
-  attempt: s.optional(s.described(s.count(), "whose output it is, if known")),
-  next: s.optional(s.described(s.count(), "where the next page begins; absent if no more is stored")),
-  endOffset: s.described(s.count(), "give this as from to follow"),
-  ended: s.described(s.flag(), "this attempt will write nothing more"),
+  attempt: s.optional(s.count("whose output it is, if known")),
+  next: s.optional(s.count("where the next page begins; absent if no more is stored")),
+  endOffset: s.count("give this as from to follow"),
+  ended: s.flag("this attempt will write nothing more"),
 });
 
 export const output = operation({

@@ -16,7 +16,7 @@ import { status } from "./status.js";
 /** Rates are averages over this time. */
 const RATE_WINDOW_MS = 60_000;
 
-const perSecond = s.described(s.number(), "per second, over the last minute");
+const perSecond = s.number("per second, over the last minute");
 
 export const overview = operation({
   name: "overview",
@@ -26,13 +26,13 @@ export const overview = operation({
   summary: "How everything is: the broker, its task rates, and what is wrong",
   input: nothing,
   output: s.object({
-    at: s.described(s.number(), "the time of this answer, in milliseconds since 1970"),
+    at: s.number("the time of this answer, in milliseconds since 1970"),
     status: status.output,
     rate: s.object({ succeeded: perSecond, failed: perSecond, cancelled: perSecond, requestsCompleted: perSecond }),
     waitMs: s.object({
-      p50: s.described(s.number(), "of the tasks assigned in the last minute"),
+      p50: s.number("of the tasks assigned in the last minute"),
       p95: s.number(),
-      oldest: s.described(s.number(), "for how long the oldest waiting task has waited"),
+      oldest: s.number("for how long the oldest waiting task has waited"),
     }),
     disk: s.optional(s.described(s.object({ free: s.number(), total: s.number() }), "of the data directory, in bytes")),
     problems: s.described(s.list(problem, 1_000), "critical ones first"),

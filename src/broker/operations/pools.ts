@@ -7,7 +7,7 @@ const pool = s.described(s.text(), "the name of the pool; it need not have worke
 
 export const pausedPool = s.object({
   pool: s.text(),
-  since: s.described(s.number(), "milliseconds since 1970"),
+  since: s.number("milliseconds since 1970"),
   reason: s.optional(s.text(4096)),
 });
 
@@ -32,7 +32,7 @@ export const poolResume = operation({
   path: "/pools/{pool}/resume",
   summary: "Start the tasks of a paused pool again",
   input: s.object({ pool }),
-  output: s.object({ paused: s.described(s.flag(), "whether it was paused") }),
+  output: s.object({ paused: s.flag("whether it was paused") }),
   perform: async (core, { pool }) => {
     const paused = core.pools.list().some((one) => one.pool === pool);
     await core.pools.set(pool, null);

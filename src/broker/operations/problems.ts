@@ -29,14 +29,14 @@ const KINDS = [
 
 export const problem = s.object({
   kind: s.choice(...KINDS),
-  critical: s.described(s.flag(), "work is failing or stopped; otherwise a warning"),
+  critical: s.flag("work is failing or stopped; otherwise a warning"),
   text: s.text(65_536),
-  since: s.optional(s.described(s.number(), "milliseconds since 1970")),
+  since: s.optional(s.number("milliseconds since 1970")),
   job: s.optional(s.count()),
-  task: s.optional(s.described(s.count(), "the number of a task of the job, as an example")),
+  task: s.optional(s.count("the number of a task of the job, as an example")),
   worker: s.optional(s.described(s.text(), "its name")),
   service: s.optional(s.text()),
-  omitted: s.optional(s.described(s.count(), "how many others of this kind are not listed")),
+  omitted: s.optional(s.count("how many others of this kind are not listed")),
 });
 
 export type Problem = s.ReadType<typeof problem>;

@@ -19,10 +19,7 @@ const input = s.object({
   states: s.withDefault(s.described(s.list(s.choice(...END_STATES), 3), "how they ended"), ["failed", "cancelled"]),
   tasks: s.optional(ranges),
   withDependents: s.optional(
-    s.described(
-      s.flag(),
-      "then the same for all tasks of the jobs that come after it, and after those; they wait for it",
-    ),
+    s.flag("then the same for all tasks of the jobs that come after it, and after those; they wait for it"),
   ),
 });
 
@@ -37,7 +34,7 @@ export const rerun = operation({
   summary: "Run ended tasks of a job again: failed and cancelled ones unless states are given",
   input,
   output: s.object({
-    count: s.described(s.count(), "how many tasks run again"),
+    count: s.count("how many tasks run again"),
     dependents: s.optional(
       s.list(s.object({ job: s.count(), count: s.count(), refused: s.optional(s.text(4096)) }), 1_000_000),
     ),

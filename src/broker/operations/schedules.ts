@@ -18,7 +18,7 @@ import { limit, nothing } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const UPCOMING = 5;
-const time = (what: string) => s.described(s.number(), `${what}, in milliseconds since 1970`);
+const time = (what: string) => s.number(`${what}, in milliseconds since 1970`);
 
 const scheduleView = s.object({
   name: s.text(),
@@ -36,8 +36,8 @@ const scheduleView = s.object({
   due: s.optional(time("the next point in time")),
   nextAt: s.optional(time("when its run is started: jitter is included")),
   upcoming: s.optional(s.described(s.list(s.number(), 100), "the next points in time")),
-  runs: s.described(s.count(), "how many it has had"),
-  skipped: s.described(s.count(), "points in time without a run"),
+  runs: s.count("how many it has had"),
+  skipped: s.count("points in time without a run"),
   last: s.optional(
     s.object({
       due: time("the point in time"),
@@ -46,7 +46,7 @@ const scheduleView = s.object({
       message: s.optional(s.described(s.text(65_536), "why it was skipped")),
     }),
   ),
-  lastJob: s.optional(s.described(s.count(), "the job of the last run")),
+  lastJob: s.optional(s.count("the job of the last run")),
   job: s.described(
     s.object({ name: s.text(), summary: s.text(), count: s.count(), pool: s.text(), priority: s.integer(-1000, 1000) }),
     "what each run submits",

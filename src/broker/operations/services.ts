@@ -14,13 +14,13 @@ const DEFAULT_TIMEOUT = 30_000;
 const serviceView = s.object({
   name: s.text(),
   pool: s.text(),
-  workers: s.described(s.count(), "that offer it and are connected"),
+  workers: s.count("that offer it and are connected"),
   slots: s.number(),
   free: s.number(),
-  waiting: s.described(s.count(), "requests that wait for a worker"),
-  completed: s.described(s.count(), "requests since the start of the broker, failed ones included"),
+  waiting: s.count("requests that wait for a worker"),
+  completed: s.count("requests since the start of the broker, failed ones included"),
   failed: s.count(),
-  rate: s.described(s.number(), "requests completed per second, over the last minute"),
+  rate: s.number("requests completed per second, over the last minute"),
   latencyMs: s.optional(
     s.described(s.object({ mean: s.number(), p50: s.number(), p99: s.number() }), "of the last 1024 requests"),
   ),
@@ -103,7 +103,7 @@ export const request = operation({
     body: s.withDefault(s.bytes(), new Uint8Array(0)),
     timeoutMs: s.withDefault(s.integer(1, 2 ** 31 - 1), DEFAULT_TIMEOUT),
     pool: s.withDefault(s.text(), DEFAULT_POOL),
-    retry: s.withDefault(s.described(s.flag(), "try another worker, once, if the first is lost"), false),
+    retry: s.withDefault(s.flag("try another worker, once, if the first is lost"), false),
   }),
   output: s.object({ body: s.bytes() }),
   perform: (core, given, { signal }) =>

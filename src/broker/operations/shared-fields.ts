@@ -9,19 +9,15 @@ import type { Core } from "../core.js";
 /** The longest long poll. */
 const MAX_WAIT = 600_000;
 
-export const job = s.mapped(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the number of the job"), JobId);
-export const index = s.described(s.count(), "the place of the task in its job, from 0");
-export const number = s.described(
-  s.count(),
+export const job = s.mapped(s.integer(1, Number.MAX_SAFE_INTEGER, "the number of the job"), JobId);
+export const index = s.count("the place of the task in its job, from 0");
+export const number = s.count(
   "what people call the task: its number in the array, or else its place from 1; a resumed batch keeps its numbers",
 );
 export const progress = s.described(s.text(4096), "how far its handler is, as JSON");
-export const waitMs = s.withDefault(
-  s.described(s.integer(0, MAX_WAIT), "wait up to this many milliseconds for something new"),
-  0,
-);
+export const waitMs = s.withDefault(s.integer(0, MAX_WAIT, "wait up to this many milliseconds for something new"), 0);
 export const limit = (most: number, usual = most) =>
-  s.withDefault(s.described(s.integer(1, most), "at most this many in one answer"), usual);
+  s.withDefault(s.integer(1, most, "at most this many in one answer"), usual);
 
 export const range = s.mapped(
   s.object({ first: s.count(), last: s.optional(s.count()) }),

@@ -16,8 +16,8 @@ export const status = operation({
   input: nothing,
   output: s.object({
     version: s.described(s.text(), "of laboro"),
-    epoch: s.described(s.count(), "rises with every start of a broker on this data"),
-    started: s.described(s.number(), "milliseconds since 1970"),
+    epoch: s.count("rises with every start of a broker on this data"),
+    started: s.number("milliseconds since 1970"),
     uptimeMs: s.number(),
     listeners: s.described(s.list(s.object({ name: s.text(), url: s.text() }), 100), "where the broker listens"),
     refusing: s.optional(
@@ -35,8 +35,8 @@ export const status = operation({
     tasks: s.described(s.object({ waiting: s.count(), running: s.count() }), "of open jobs"),
     workers: s.described(s.object({ connected: s.count(), disconnected: s.count(), draining: s.count() }), "by state"),
     slots: s.described(s.object({ total: s.number(), free: s.number() }), "of connected workers"),
-    requests: s.object({ waiting: s.count(), running: s.described(s.count(), "at workers") }),
-    lastEvent: s.described(s.count(), "the number of the latest event"),
+    requests: s.object({ waiting: s.count(), running: s.count("at workers") }),
+    lastEvent: s.count("the number of the latest event"),
   }),
   perform: async (core, _given, { info }) => {
     const load = await groupLoad(core);

@@ -26,9 +26,9 @@ const MAX_TASKS = 2 ** 20;
 
 const input = s.object({
   job,
-  first: s.withDefault(s.described(s.count(), "from this task on"), 0),
-  last: s.optional(s.described(s.count(), `to this one; at most ${MAX_TASKS} tasks are shown`)),
-  cells: s.withDefault(s.described(s.integer(1, MAX_CELLS), "at most this many cells"), 10_000),
+  first: s.withDefault(s.count("from this task on"), 0),
+  last: s.optional(s.count(`to this one; at most ${MAX_TASKS} tasks are shown`)),
+  cells: s.withDefault(s.integer(1, MAX_CELLS, "at most this many cells"), 10_000),
 });
 
 export const taskMap = operation({
@@ -39,10 +39,10 @@ export const taskMap = operation({
   summary: "The states of a job's tasks, as runs of equal cells",
   input,
   output: s.object({
-    count: s.described(s.count(), "how many tasks the job has"),
+    count: s.count("how many tasks the job has"),
     first: s.count(),
-    last: s.described(s.count(), "the last task that is shown"),
-    tasksPerCell: s.described(s.count(), "tasks in a cell"),
+    last: s.count("the last task that is shown"),
+    tasksPerCell: s.count("tasks in a cell"),
     states: s.described(
       s.list(s.choice(...CELL_STATES), KINDS),
       "the names of the states; `runs` has their positions in this list",

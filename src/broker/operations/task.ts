@@ -23,11 +23,11 @@ export const task = operation({
   summary: "One task: where it is, how it ended, its earlier attempts",
   input: s.object({ job, index }),
   output: s.object({
-    job: s.described(s.count(), "the number of the job"),
+    job: s.count("the number of the job"),
     index,
     number,
     state: s.choice("waiting", "running", ...END_STATES),
-    attempt: s.described(s.count(), "the latest attempt; 0 if there was none"),
+    attempt: s.count("the latest attempt; 0 if there was none"),
     worker: s.optional(s.text()),
     reason: s.described(s.text(), "one line for people"),
     result: s.optional(s.described(taskResult, "once it has ended")),

@@ -23,7 +23,7 @@ const MAX_COMPARED = 20_000;
 export const COUNTED_AT_ONCE = 65_536;
 
 const entry = s.optional(s.described(s.textOrBytes(), "where entries were asked for and the job has any"));
-const withEntries = s.withDefault(s.described(s.flag(), "with the entry of each task"), false);
+const withEntries = s.withDefault(s.flag("with the entry of each task"), false);
 const glob = s.optional(
   s.described(
     s.text(200),
@@ -35,29 +35,27 @@ const glob = s.optional(
 export const taskResult = s.object({
   index,
   number,
-  attempt: s.described(s.count(), "how often it had been assigned by then"),
+  attempt: s.count("how often it had been assigned by then"),
   state: s.choice(...END_STATES),
   worker: s.described(s.text(), "the name of the worker"),
-  started: s.described(s.number(), "milliseconds since 1970, on the worker's clock"),
+  started: s.number("milliseconds since 1970, on the worker's clock"),
   ended: s.number(),
-  code: s.optional(s.described(s.number(), "the exit code")),
+  code: s.optional(s.number("the exit code")),
   signal: s.optional(s.described(s.text(), "the signal that ended it")),
   timedOut: s.optional(s.flag()),
   error: s.optional(s.described(s.text(65_536), "why it did not start, or what the service answered")),
-  outputBytes: s.described(s.count(), "how many bytes it wrote, both streams together"),
-  cpuMs: s.optional(
-    s.described(s.number(), "CPU time of its processes, in steps of 10 ms; absent if less, or not known"),
-  ),
+  outputBytes: s.count("how many bytes it wrote, both streams together"),
+  cpuMs: s.optional(s.number("CPU time of its processes, in steps of 10 ms; absent if less, or not known")),
   peakMemory: s.optional(
-    s.described(s.count(), "the most memory that its processes were seen to have, in bytes; of tasks of 1 s or longer"),
+    s.count("the most memory that its processes were seen to have, in bytes; of tasks of 1 s or longer"),
   ),
-  valueBytes: s.optional(s.described(s.count(), "the size of the value that its handler returned, or of the error")),
+  valueBytes: s.optional(s.count("the size of the value that its handler returned, or of the error")),
   value: s.optional(s.described(s.bytes(), "that value, where values were asked for: JSON or bytes")),
   entry,
 });
 
-const from = s.withDefault(s.described(s.integer(0, MAX_TASKS), "from this index on"), 0);
-const next = s.optional(s.described(s.count(), "give this as from for the next page; absent on the last one"));
+const from = s.withDefault(s.integer(0, MAX_TASKS, "from this index on"), 0);
+const next = s.optional(s.count("give this as from for the next page; absent on the last one"));
 
 export const tasks = operation({
   name: "tasks",
@@ -71,10 +69,7 @@ export const tasks = operation({
     limit: limit(PAGE),
     state: s.optional(s.described(s.list(s.choice(...END_STATES), 3), "ended in one of these states")),
     worker: s.optional(s.described(s.text(), "the name of the worker")),
-    values: s.withDefault(
-      s.described(s.flag(), `with values of at most ${LISTED_VALUE} bytes; with limit 1, of any size`),
-      false,
-    ),
+    values: s.withDefault(s.flag(`with values of at most ${LISTED_VALUE} bytes; with limit 1, of any size`), false),
     entries: withEntries,
     entry: glob,
   }),
@@ -136,11 +131,11 @@ export const usage = operation({
   summary: "What the ended tasks of a job used, together; their last attempts count",
   input: s.object({ job }),
   output: s.object({
-    tasks: s.described(s.count(), "how many tasks have ended"),
-    runMs: s.described(s.number(), "from start to end, all tasks together"),
-    cpuMs: s.described(s.number(), "CPU time of their processes"),
-    peakMemory: s.described(s.count(), "of the task with the most, in bytes; 0 if none is known"),
-    firstStart: s.described(s.number(), "when the first of them started; 0 if none has ended"),
+    tasks: s.count("how many tasks have ended"),
+    runMs: s.number("from start to end, all tasks together"),
+    cpuMs: s.number("CPU time of their processes"),
+    peakMemory: s.count("of the task with the most, in bytes; 0 if none is known"),
+    firstStart: s.number("when the first of them started; 0 if none has ended"),
     durations: s.described(
       s.list(s.object({ step: s.count(), tasks: s.count() }), 1_000),
       "how many took how long, in order: step n is from 2^(n/4) ms on, until 2^((n+1)/4) ms",
@@ -176,7 +171,7 @@ const runningTask = s.object({
   worker: s.described(s.text(), "the worker's name"),
   workerId: s.text(),
   startedAt: s.optional(
-    s.described(s.number(), "milliseconds since 1970, on the broker's clock; absent if the start was not reported"),
+    s.number("milliseconds since 1970, on the broker's clock; absent if the start was not reported"),
   ),
   progress: s.optional(progress),
   entry,
@@ -192,7 +187,7 @@ export const running = operation({
   output: s.object({
     tasks: s.list(runningTask, PAGE),
     next,
-    assigned: s.optional(s.described(s.count(), "tasks that workers have, started or not; absent if none")),
+    assigned: s.optional(s.count("tasks that workers have, started or not; absent if none")),
   }),
   perform: async (core, given) => {
     const job = core.state.jobs.get(given.job)?.job ?? (await requireJob(core, given.job));

@@ -18,20 +18,20 @@ const runningTask = s.object({
   number,
   name: s.described(s.text(), "of the job"),
   attempt: s.count(),
-  startedAt: s.optional(s.described(s.number(), "milliseconds since 1970; absent if the start was not reported")),
+  startedAt: s.optional(s.number("milliseconds since 1970; absent if the start was not reported")),
   entry: s.optional(s.described(s.textOrBytes(), "of one worker that is asked for by its id")),
 });
 
 const row = s.object({
   ...workerView.shape,
-  position: s.described(s.count(), "from 0: its position in the order in which workers are used next"),
+  position: s.count("from 0: its position in the order in which workers are used next"),
   running: s.described(s.list(runningTask, RUNNING), `the tasks that it runs, longest first; ${RUNNING} at most`),
 });
 
 const STATES = ["connected", "disconnected", "draining", "suspended", "banned", "busy", "idle"] as const;
 
 const input = s.object({
-  from: s.withDefault(s.described(s.count(), "skip this many"), 0),
+  from: s.withDefault(s.count("skip this many"), 0),
   limit: limit(PAGE, 100),
   order: s.withDefault(
     s.described(
@@ -54,8 +54,8 @@ export const workerPage = operation({
   input,
   output: s.object({
     workers: s.list(row, PAGE),
-    total: s.described(s.count(), "how many there are"),
-    matching: s.described(s.count(), "how many of them match"),
+    total: s.count("how many there are"),
+    matching: s.count("how many of them match"),
   }),
   perform: async (core, given) => {
     const all = [...localRows(core), ...(await peerRows(core))].sort((a, b) => a.lastUse - b.lastUse);

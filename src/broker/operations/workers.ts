@@ -20,7 +20,7 @@ export const workerView = s.object({
   pool: s.described(s.anyText(), "empty while unknown"),
   tags: s.list(s.text(), 1024),
   services: s.list(s.text(), 1024),
-  connected: s.described(s.flag(), "false within the grace period, while its tasks are kept for it"),
+  connected: s.flag("false within the grace period, while its tasks are kept for it"),
   draining: s.flag(),
   paused: s.optional(s.described(s.anyText(65_536), "why it takes no tasks at the moment")),
   standing: s.choice("good", "suspended", "banned"),
@@ -41,8 +41,8 @@ export const workerView = s.object({
   ),
   total: s.record(s.number()),
   free: s.record(s.number()),
-  tasks: s.described(s.count(), "how many it has, running or prefetched"),
-  prefetched: s.described(s.count(), "those of them that it has not started"),
+  tasks: s.count("how many it has, running or prefetched"),
+  prefetched: s.count("those of them that it has not started"),
   requests: s.count(),
   broker: s.optional(s.described(s.text(), "in a group: the name of the broker that it is connected to")),
 });
@@ -131,7 +131,7 @@ export const forgive = operation({
   path: "/workers/{name}/forgive",
   summary: "Reset the standing of a worker: it starts with good standing and gets work again",
   input: s.object({ name: s.described(s.text(), "its name; it need not be connected") }),
-  output: s.object({ name: s.text(), known: s.described(s.flag(), "whether there were results of that name") }),
+  output: s.object({ name: s.text(), known: s.flag("whether there were results of that name") }),
   perform: async (core, { name }) => {
     const known = await core.forgive(name);
     const others = (await core.peers?.askAll<{ known: boolean }>("peer.forgive", { name })) ?? [];
@@ -157,7 +157,7 @@ export const undrain = operation({
   path: "/workers/{worker}/undrain",
   summary: "Assign tasks to a drained worker again",
   input: s.object({ worker }),
-  output: s.object({ worker: s.text(), drained: s.described(s.flag(), "whether it was drained") }),
+  output: s.object({ worker: s.text(), drained: s.flag("whether it was drained") }),
   perform: async (core, given) => {
     const { view, peer } = workerNamed(await allWorkers(core), given.worker);
     const located = { worker: WorkerId(view.id) };
@@ -179,8 +179,8 @@ export function undrainHere(core: Core, { worker: id }: { worker: WorkerId }): {
 
 export const stopInput = s.object({
   worker,
-  slots: s.optional(s.described(s.integer(1, 65_535), "only so many of its slots, each as soon as it is free")),
-  now: s.optional(s.described(s.flag(), "do not let its tasks end: they are killed and go to other workers")),
+  slots: s.optional(s.integer(1, 65_535, "only so many of its slots, each as soon as it is free")),
+  now: s.optional(s.flag("do not let its tasks end: they are killed and go to other workers")),
 });
 
 export const stop = operation({
