@@ -10,12 +10,21 @@ import { freePort } from "../support/free-port.js";
 import { LABORO, Launched, REPOSITORY } from "../support/launched.js";
 import { until } from "../support/wait.js";
 
-function install(dir: string): string {
+const run = promisify(execFile);
+
+/** Installs it, checks its types and compiles it. */
+async function build(dir: string): Promise<string> {
   const project = join(dir, "thumbnails");
-  cpSync(join(REPOSITORY, "examples", "thumbnails"), project, { recursive: true });
-  mkdirSync(join(project, "node_modules"));
+  const source = join(REPOSITORY, "examples", "thumbnails");
+  for (const name of ["package.json", "tsconfig.json", "src"])
+    cpSync(join(source, name), join(project, name), { recursive: true });
+  mkdirSync(join(project, "node_modules", "@types"), { recursive: true });
   symlinkSync(REPOSITORY, join(project, "node_modules", "laboro"));
-  symlinkSync(join(REPOSITORY, "node_modules", "fastify"), join(project, "node_modules", "fastify"));
+  for (const name of ["fastify", "@types/node"])
+    symlinkSync(join(REPOSITORY, "node_modules", name), join(project, "node_modules", name));
+  await run(join(REPOSITORY, "node_modules", ".bin", "tsc"), [], { cwd: project }).catch(({ stdout }) => {
+    throw new Error(`its types are wrong:\n${stdout}`);
+  });
   return project;
 }
 
@@ -23,13 +32,14 @@ describe("examples/thumbnails", () => {
   it("passes its own tests", async () => {
     const { dir } = await openShop();
     const env = { PATH: process.env.PATH, HOME: dir };
-    const { stdout } = await promisify(execFile)(process.execPath, ["--test"], { cwd: install(dir), env });
+    const tests = ["--test", "dist/app.test.js"];
+    const { stdout } = await run(process.execPath, tests, { cwd: await build(dir), env });
     expect(stdout).toMatch(/pass 3\n[\s\S]*fail 0\n/);
   });
 
   it("works as processes of its own, and loses nothing when they are stopped", async () => {
     const { broker, dir } = await openShop();
-    const project = install(dir);
+    const project = await build(dir);
     const port = await freePort();
     const env = { PATH: process.env.PATH, HOME: dir, LABORO_BROKER: broker.joinUrl("admin"), PORT: String(port) };
     const launch = (name: string, ...args: string[]): Launched => {
@@ -37,7 +47,7 @@ describe("examples/thumbnails", () => {
       atEnd(() => launched.end("SIGKILL"));
       return launched;
     };
-    const server = launch("server", join(project, "server.js"));
+    const server = launch("server", join(project, "dist", "server.js"));
     const url = `http://127.0.0.1:${port}/pictures`;
     const pixels = Buffer.alloc(10_000, 7);
     const add = () =>
@@ -51,8 +61,8 @@ describe("examples/thumbnails", () => {
       ),
     );
     await server.end("SIGTERM");
-    const again = launch("server", join(project, "server.js"));
-    const args = ["--dir", join(dir, "worker"), "--handlers", join(project, "handlers.js")];
+    const again = launch("server", join(project, "dist", "server.js"));
+    const args = ["--dir", join(dir, "worker"), "--handlers", join(project, "dist", "handlers.js")];
     const worker = launch("worker", LABORO, "worker", ...args);
     const made = await until("it answers", () => fetch(`${url}/${job}`).catch(() => undefined));
     expect(Buffer.from(await made.arrayBuffer())).toEqual(Buffer.alloc(2_500, 7));

@@ -175,7 +175,7 @@ describe("the package that npm publishes", () => {
       "docs/guide/first-batch.md",
       "dist/man/laboro-run.1",
       "examples/service.sh",
-      "examples/thumbnails/app.js",
+      "examples/thumbnails/src/app.ts",
     ])
       expect(files).toContain(path);
     expect(files.filter((path) => /^(test|bench|node_modules|\.laboro)\//.test(path))).toEqual([]);

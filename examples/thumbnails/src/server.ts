@@ -2,7 +2,7 @@
 import { connect } from "laboro";
 import { createApp } from "./app.js";
 
-const client = await connect(process.env.LABORO_BROKER);
+const client = await connect(process.env.LABORO_BROKER ?? "");
 const app = createApp(client);
 await app.listen({ port: Number(process.env.PORT ?? 3000) });
 

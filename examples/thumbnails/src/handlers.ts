@@ -1,6 +1,6 @@
-/** The handlers, each call in a thread of its own: `laboro worker --handlers ./handlers.js`. */
+/** The handlers, each call in a thread of its own: `laboro worker --handlers ./dist/handlers.js`. */
 import { NoRetry } from "laboro/task";
-import { album, shrink } from "./tasks.js";
+import { type Album, album, shrink } from "./tasks.js";
 
 export const shrinkPicture = shrink.handler((input, { log, progress, signal }) => {
   const [factor = 0, high = 0, low = 0] = input;
@@ -19,15 +19,15 @@ export const shrinkPicture = shrink.handler((input, { log, progress, signal }) =
   return small;
 });
 
-function mean(pixels, width, left, top, size) {
+function mean(pixels: Uint8Array, width: number, left: number, top: number, size: number): number {
   let sum = 0;
-  for (let y = top; y < top + size; y++) for (let x = left; x < left + size; x++) sum += pixels[y * width + x];
+  for (let y = top; y < top + size; y++) for (let x = left; x < left + size; x++) sum += pixels[y * width + x] ?? 0;
   return Math.round(sum / size ** 2);
 }
 
 /** Comes after the pictures, and reads their results: those that failed as well. */
 export const makeAlbum = album.handler(async ({ title }, { results }) => {
-  const made = { title, pictures: 0, bytes: 0, failed: 0 };
+  const made: Album = { title, pictures: 0, bytes: 0, failed: 0 };
   for await (const { state, value } of results(shrink)) {
     if (state === "succeeded") {
       made.pictures++;

@@ -1,12 +1,16 @@
-/** All of it in one process: `node --test`. The broker keeps its data in a temporary folder. */
+/** All of it in one process: `npm test`. The broker keeps its data in a temporary folder. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { connect } from "laboro";
-import { startBroker } from "laboro/broker";
-import { startWorker } from "laboro/worker";
+import type { FastifyInstance } from "fastify";
+import { type Client, connect } from "laboro";
+import { type Broker, startBroker } from "laboro/broker";
+import { startWorker, type Worker } from "laboro/worker";
 import { createApp } from "./app.js";
 
-let broker, worker, client, app;
+let broker: Broker;
+let worker: Worker;
+let client: Client;
+let app: FastifyInstance;
 
 before(async () => {
   broker = await startBroker({ dir: ":memory:", port: 0 });
