@@ -78,6 +78,16 @@ describe("the OpenAPI document", () => {
 describe("docs/reference/api.md", () => {
   const page = readFileSync(new URL("../../docs/reference/api.md", import.meta.url), "utf8");
 
+  it("lists every event", () => {
+    const kinds = /"kind":\{"type":"string","enum":\[([^\]]+)\]/.exec(
+      JSON.stringify(OPERATIONS.events.output.json()),
+    )?.[1];
+    const section = page.slice(page.indexOf("\n## Events"), page.indexOf("\n## Errors"));
+    const cells = Array.from(section.matchAll(/^\| (`[^|]+) \|/gm), ([, cell = ""]) => cell);
+    const listed = cells.flatMap((cell) => Array.from(cell.matchAll(/`([\w-]+)`/g), ([, name = ""]) => name));
+    expect(listed.sort()).toEqual((JSON.parse(`[${kinds}]`) as string[]).sort());
+  });
+
   it("has the status of every code that has one of its own", () => {
     const rows = new Map(
       Array.from(page.matchAll(/^\| `(LABORO_\w+)` \| (\d{3}) \|$/gm), ([, code = "", status]) => [
