@@ -12,7 +12,7 @@ interface Options extends BrokerChoice {
 export function pause(): Command {
   const command = new Command("pause")
     .description(
-      "Start no more tasks of a pool, at all brokers of a group, also after restarts. Tasks that run come to their end, " +
+      "Start no more tasks of a pool, at all brokers of a group, also after restarts. Running tasks finish, " +
         "requests to services are answered. laboro hold does the same for one job, laboro drain for one worker.",
     )
     .requiredOption("--pool <name>", "the pool; that of jobs and workers without --pool is default", textLike("gpu"))
