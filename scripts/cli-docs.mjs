@@ -52,6 +52,18 @@ const wrapped = (text) =>
 
 const cell = (text) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
+/** Rows of options that other verbs only name: of those that ask a broker, and of those that submit jobs. */
+const shared = new Map();
+
+function namesOfShared(rows) {
+  const names = new Map();
+  for (const [row, name] of rows) {
+    const of = shared.get(row);
+    if (of !== undefined) names.set(of, [...(names.get(of) ?? []), name]);
+  }
+  return [...names].map(([of, list]) => `| as ${of} | ${list.map((name) => `\`${name}\``).join(", ")} |`);
+}
+
 function section(command) {
   const help = command.createHelp();
   const lines = [
@@ -64,13 +76,16 @@ function section(command) {
   ];
   const described = command.registeredArguments.filter((argument) => argument.description !== "");
   const options = help.visibleOptions(command).filter((option) => option.long !== "--help");
+  const rowOf = (option) => `| \`${cell(option.flags)}\` | ${cell(help.optionDescription(option))} |`;
+  const own = options.map(rowOf).filter((row) => !shared.has(row));
+  const named = namesOfShared(options.map((option) => [rowOf(option), option.long ?? option.short]));
   if (described.length + options.length > 0) {
     lines.push("| | |", "|---|---|");
     for (const argument of described)
       lines.push(`| \`${cell(help.argumentTerm(argument))}\` | ${cell(help.argumentDescription(argument))} |`);
-    for (const option of options) lines.push(`| \`${cell(option.flags)}\` | ${cell(help.optionDescription(option))} |`);
-    lines.push("");
+    lines.push(...own, ...named, "");
   }
+  if (command.name() === "run") for (const row of own) shared.set(row, "[run](#run)");
   const after = [];
   command.configureOutput({ writeOut: (text) => after.push(text) });
   command.outputHelp();
@@ -105,7 +120,15 @@ for (const command of program.commands) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) writePage();
 
 function writePage() {
-  const lines = [INTRODUCTION];
+  const lines = [INTRODUCTION, "## Options of verbs that ask a broker", ""];
+  const asking = program.commands.find((command) => command.name() === "explain");
+  const ofBroker = asking.options.filter(({ long }) => ["--broker", "--data", "--local", "--verbose"].includes(long));
+  for (const { flags, description } of ofBroker)
+    shared.set(
+      `| \`${cell(flags)}\` | ${cell(description)} |`,
+      "[verbs that ask a broker](#options-of-verbs-that-ask-a-broker)",
+    );
+  lines.push("| | |", "|---|---|", ...shared.keys(), "");
   for (const [group, commands] of groups) {
     lines.push(`## ${group.replace(/:$/, "")}`, "");
     for (const command of commands) lines.push(...section(command));
