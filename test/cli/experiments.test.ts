@@ -3,6 +3,7 @@ import * as fs from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { hasStrace, STRACE } from "../budgets/calls.js";
 import { LiteralRunner } from "../protocols/runexp/peers.js";
 import { freePort } from "../support/free-port.js";
 import { LABORO, type Launched } from "../support/launched.js";
@@ -59,6 +60,19 @@ const lines = (text: string): string[] =>
     .split("\n")
     .filter((line) => line !== "");
 
+/** The system calls of a trace in the order of their ends, without the numbers of processes. */
+function completedCalls(trace: string): string[] {
+  const begun = new Map<string, string>();
+  const calls: string[] = [];
+  for (const line of trace.split("\n")) {
+    const [, pid = "", text = ""] = /^(\d+) +(.*)$/.exec(line) ?? [];
+    if (text.endsWith("<unfinished ...>")) begun.set(pid, text);
+    else if (text.startsWith("<... ")) calls.push(begun.get(pid) ?? "");
+    else calls.push(text);
+  }
+  return calls;
+}
+
 describe("laboro experiments", () => {
   it(
     "runs at this machine what a lost runner had, although the local runner had to go before",
@@ -82,6 +96,38 @@ describe("laboro experiments", () => {
       expect(run.said).toContain("[doomed] is gone: its experiment waits for another runner");
       expect(run.said).toContain(`finished ${name} with success`);
       expect(outputs()).toEqual(["a.res", "b.res", "c.res", "runexp.am"]);
+    },
+    LONG,
+  );
+
+  it.skipIf(!hasStrace)(
+    "has a result on disk before its runner hears RICEVIS: written, synced, renamed, its folder synced",
+    async () => {
+      const { site, dir } = study({ "a.sh": "echo RES:done\n" });
+      const trace = site.path("trace");
+      const calls = "trace=write,writev,pwrite64,sendto,sendmsg,fsync,fdatasync,rename,renameat,renameat2";
+      const port = await freePort();
+      const run = site.launch("experiments", [LABORO, "experiments", dir, "-p", String(port), "-q"], {
+        prefix: [STRACE, "-f", "-q", "-y", "-s", "100", "-e", calls, "-o", trace],
+      });
+      await until("the listener is open", () => run.over || reaches(port), LONG);
+      const runner = await LiteralRunner.join(port, "vm");
+      await runner.runs(await runner.takes());
+      runner.cut();
+      await ended(run, "the run");
+      const steps = completedCalls(fs.readFileSync(trace, "utf8"));
+      const outputs = join(dir, "outputs");
+      const at = (step: RegExp, from = 0): number => steps.findIndex((call, i) => i >= from && step.test(call));
+      const renamed = at(new RegExp(`^rename.*${outputs}/a\\.res"`));
+      expect(renamed).toBeGreaterThan(0);
+      const [, draft = ""] = /"([^"]*)"/.exec(steps[renamed] ?? "") ?? [];
+      const written = at(new RegExp(`^p?write\\w*\\(\\d+<${draft}>`));
+      const synced = at(new RegExp(`^f(data)?sync\\(\\d+<${draft}>`));
+      const folder = at(new RegExp(`^fsync\\(\\d+<${outputs}>`), renamed);
+      const told = at(/^(write|send)\w*\(.*RICEVIS/);
+      const order = [written, synced, renamed, folder, told];
+      expect(order.filter((place) => place < 0)).toEqual([]);
+      expect(order).toEqual([...order].sort((a, b) => a - b));
     },
     LONG,
   );
