@@ -4,28 +4,20 @@
  */
 import { randomBytes } from "node:crypto";
 import { Alarm, now } from "../base/clock.js";
-import { asLaboroError, LaboroError } from "../base/errors.js";
+import { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import {
   type AssignedRange,
   type AttemptRange,
   createState,
   Decisions,
-  type Done,
   isUrgent,
   loadRecords,
   nextTimerAt,
   onCommitted,
-  onDone,
   onDrain,
-  onForgive,
   onOpened,
   onOrphans,
-  onProfile,
-  onReclaim,
-  onRetracted,
-  onSlots,
-  onStarted,
   onTimer,
   onWorkerAway,
   onWorkerJoined,
@@ -38,13 +30,13 @@ import {
   WORKER_BUCKET,
   type WorkerProfile,
 } from "../dispatch/index.js";
-import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { JobId, WorkerId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { returnedIndex } from "../model/task-files.js";
 import { AllocatorDriver } from "./alloc/allocators.js";
 import { CommitLoop } from "./commit-loop.js";
-import { CoreView, type JoinResult, type WorkerPort } from "./core-view.js";
+import type { JoinResult, WorkerPort } from "./core-view.js";
 import { DelayedJobs, StoreClock } from "./delayed-jobs.js";
 import { EachDependencies, storedDependencies } from "./dependencies.js";
 import { type EventBody, Events, eventsOf } from "./events.js";
@@ -64,6 +56,7 @@ import { History } from "./stats/history.js";
 import { StoreAge } from "./store-age.js";
 import { TaskUpdates } from "./watchers.js";
 import { WorkerConfig } from "./worker-config.js";
+import { WorkerReports } from "./worker-reports.js";
 
 export type { JoinResult, KnownWorker, WorkerPort } from "./core-view.js";
 
@@ -71,7 +64,7 @@ type Failed = (cause: LaboroError) => void;
 type PutResult = Extract<WriteResult, { op: "put" }>;
 type GroupParts = Pick<Core, "group" | "membership" | "peers" | "moves" | "loadJobs" | "submitted">;
 
-export class Core extends CoreView {
+export class Core extends WorkerReports {
   readonly events: Events;
   readonly requests: PendingRequests;
   readonly jobs: OpenJobs;
@@ -108,7 +101,6 @@ export class Core extends CoreView {
   readonly schedules: Scheduler;
   readonly allocators: AllocatorDriver;
   readonly halts: Halts;
-  readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #knownWorkers = new Map<WorkerId, string>();
@@ -119,9 +111,8 @@ export class Core extends CoreView {
   #stopping = false;
 
   private constructor(store: Store, clock: StoreClock, identity: string, state: State, log: Log, failed: Failed) {
-    super(store, state);
+    super(store, state, log);
     this.storeAge = new StoreAge(this, identity, log);
-    this.#log = log;
     this.config = new WorkerConfig(this, log);
     this.events = new Events(state.epoch);
     this.events.onAdded((event) => this.counters.onEvent(event));
@@ -193,7 +184,6 @@ export class Core extends CoreView {
     return this.#stopping;
   }
 
-  /** Runs a step of dispatch and executes its decisions. `after` is called when its writes are durable. */
   decide<T>(step: (out: Decisions) => T, after?: () => void): T {
     const out = new Decisions();
     const result = step(out);
@@ -253,45 +243,6 @@ export class Core extends CoreView {
     return this.claimsOf(id);
   }
 
-  /** The worker reports that it has this task. Returns its attempt if the worker may keep it. */
-  reclaim(id: WorkerId, job: JobId, index: TaskIndex, crashedOnly = false): Attempt | undefined {
-    return this.decide((out) => onReclaim(this.state, out, id, job, index, now(), crashedOnly));
-  }
-
-  workerChanged(profile: WorkerProfile): void {
-    this.decide((out) => onProfile(this.state, out, profile, now()));
-  }
-
-  /** Sets how many tasks and requests the worker can have at a time, including its current ones. */
-  workerSlots(id: WorkerId, slots: number): void {
-    this.decide((out) => onSlots(this.state, out, id, slots, now()));
-  }
-
-  workerStarted(id: WorkerId, tasks: readonly { job: JobId; index: number; attempt: number }[]): void {
-    onStarted(this.state, id, tasks, now());
-  }
-
-  /** `recorded` is called when the results are durable, or are dropped as stale. */
-  workerDone(id: WorkerId, done: readonly Done[], recorded: () => void): void {
-    const stale = this.decide((out) => onDone(this.state, out, id, done, now()), recorded);
-    if (stale > 0) this.#log.info({ worker: id, stale }, "results came for tasks that are no longer this worker's");
-  }
-
-  /**
-   * The session could not send these tasks, for example because a message would be too large. They fail with the
-   * reason.
-   */
-  workerCannotTake(id: WorkerId, { job, first, last, attempt }: AttemptRange, cause: unknown): void {
-    const { code, message } = asLaboroError(cause);
-    const outcome = { started: now(), ended: now(), error: `${code}: ${message}`, outputBytes: 0 };
-    const done = Array.from({ length: last - first + 1 }, (_, i) => ({ job, index: first + i, attempt, ...outcome }));
-    this.workerDone(id, done, () => {});
-  }
-
-  workerRetracted(id: WorkerId, tasks: readonly AttemptRange[]): void {
-    this.decide((out) => onRetracted(this.state, out, id, tasks, now()));
-  }
-
   /** Output for the clients that follow the job. `report` is called when they have taken it, or if there are none. */
   workerRelay(id: WorkerId, chunk: OutputChunk, report: ReportTaken): void {
     if (this.#holds(id, chunk)) this.relays.relay(chunk, report);
@@ -302,10 +253,7 @@ export class Core extends CoreView {
     return this.claimOf(id, job, index)?.attempt === attempt;
   }
 
-  /**
-   * Stores output, except of tasks that are not this worker's. `handled` is called when it is stored, in the order of
-   * the calls.
-   */
+  /** Stores output of tasks that this worker has. `handled` is called when it is stored, in the order of the calls. */
   workerOutput(id: WorkerId, given: readonly OutputChunk[], handled: () => void): void {
     const chunks = given.filter((chunk) => this.#holds(id, chunk));
     this.#commits.addOutput(chunks, isUrgent(this.state.workers.get(id)), () => {
@@ -384,16 +332,6 @@ export class Core extends CoreView {
     return { stored: result.stored, version: result.version };
   }
 
-  /** Resets the standing of workers of this name. */
-  async forgive(name: string): Promise<boolean> {
-    return new Promise((resolve) => {
-      const known: boolean = this.decide(
-        (out) => onForgive(this.state, out, name, now()),
-        () => resolve(known),
-      );
-    });
-  }
-
   /** Why nothing new is accepted; undefined if it is. */
   get refusing(): LaboroError | undefined {
     return this.#commits.refusing ?? this.halts.causeOf("lease");
@@ -443,8 +381,7 @@ export class Core extends CoreView {
   #sendTasks(port: WorkerPort, tasks: AssignedRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {
     const job = this.state.jobs.get(tasks.job);
     const claims = this.state.workers.get(tasks.worker)?.claims.get(tasks.job) ?? [];
-    // The worker joined again during the commit and reported that it does not have the tasks: they returned to the
-    // queue.
+    // The worker joined again during the commit, without these tasks: they returned to the queue.
     const wanted = claims.some(
       ({ attempt, first, last }) => attempt === tasks.attempt && first <= tasks.last && last >= tasks.first,
     );
