@@ -11,7 +11,7 @@ import { onEachEnded, type State } from "../dispatch/index.js";
 import type { JobId } from "../model/ids.js";
 import type { Dependency, Job, JobEnd } from "../model/job.js";
 import type { TaskEnd } from "../model/outcome.js";
-import { ALL_TASKS, normalize, type Ranges, rangesOf } from "../model/ranges.js";
+import { ALL_TASKS, countOf, normalize, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Store } from "../model/store.js";
 import type { Core } from "./core.js";
 import type { EventBody } from "./events.js";
@@ -146,6 +146,9 @@ export class EachDependencies {
     // A job that was removed has succeeded: the end of any other has been told before.
     if (job === undefined) return this.#tell(id, [ALL_TASKS], [], true);
     const succeeded = await this.#indices(id, ["succeeded"]);
+    // Some of its results are gone: it is being removed.
+    if (job.ended !== undefined && countOf(succeeded) < job.counters.succeeded)
+      return this.#tell(id, [ALL_TASKS], [], true);
     const failed = await this.#indices(id, ["failed", "cancelled"]);
     // It may have been rerun meanwhile.
     this.#tell(id, succeeded, failed, job.ended !== undefined && !state.jobs.has(id));

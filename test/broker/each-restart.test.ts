@@ -1,6 +1,14 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, it } from "vitest";
+import { JobId } from "../../src/model/ids.js";
+import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { openShop } from "../client/shop.js";
+import { Broker, result } from "../store/suite/kit.js";
+import { atEnd } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
+import { until } from "../support/wait.js";
 
 it("tasks that wait for tasks one by one learn after a restart what has ended before and since", async () => {
   const former = await openShop();
@@ -25,4 +33,21 @@ it("tasks that wait for tasks one by one learn after a restart what has ended be
   expect((await job(second.id).info()).counters).toMatchObject({ succeeded: 2, cancelled: 1 });
   await job(open.id).release();
   expect(await job(third.id).wait()).toBe("succeeded");
+});
+
+it("tasks that wait for those of a job which succeeded run, also if the broker stops while that job is being removed", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
+  atEnd(async () => rmSync(dir, { recursive: true, force: true }));
+  const count = 10_500;
+  const store = await Broker.at(openSqliteStore({ dir, log: () => {} }));
+  const { job: first, taskRange } = await store.submitAll(count);
+  const claimed = await store.claim(taskRange, 0, count - 1);
+  const all = Array.from({ length: count }, (_, index) => result(index));
+  await store.settle(claimed, all);
+  const { job: second } = await store.submit({ count, held: true, after: [{ job: first.id, any: false, each: true }] });
+  expect(await store.write({ op: "remove", job: first.id })).toMatchObject({ more: true });
+  await store.store.close();
+  const { broker, client } = await openShop({ dir });
+  await until("it knows the end of the first job", () => broker.core.state.jobs.get(JobId(second.id))?.each.size === 0);
+  expect((await client.job(second.id).info()).counters.cancelled).toBe(0);
 });
