@@ -12,6 +12,11 @@ describe("error codes", () => {
     expect(Object.fromEntries(documented)).toEqual(ERROR_CODES);
   });
 
+  it("have advice on the page, each", () => {
+    const advised = [...page.matchAll(/^\| `(LABORO_\w+)` \|[^|]+\| *[^| ].* \|$/gm)].map(([, code]) => code);
+    expect(advised.sort()).toEqual(Object.keys(ERROR_CODES).sort());
+  });
+
   it("keep their code when they pass through, and get one of ours when they had none", () => {
     const known = new LaboroError("LABORO_DEADLINE", "too late");
     expect(asLaboroError(known)).toBe(known);
