@@ -10,6 +10,7 @@ const plain = (text: string, dir: string): string =>
     .replaceAll(dir, "DIR")
     .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "TIME")
     .replaceAll(/files\/[\w-]{12}\//g, "files/STORE/")
+    .replaceAll(/laboro-[\w-]{12}-\$/g, "laboro-STORE-$")
     .replaceAll(/laboro-worker-\w{12}/g, "laboro-worker-VERSION")
     .replaceAll(/\d+(\.\d)?m?s ago/g, "AGO");
 
@@ -87,7 +88,7 @@ module load R
 set -- NODE DIR/files/STORE/laboro-worker-VERSION.cjs --join @DIR/files/STORE/join.url --pool default --slots 4 --lifetime-grace 160s --idle-timeout 300s --tag allocation:short.1
 exec srun --kill-on-bad-exit=0 --cpus-per-task=4 sh -c 'past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((3420-past))
 [ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }
-trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-$SLURM_JOB_ID.$SLURM_PROCID
+trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-STORE-$SLURM_JOB_ID.$SLURM_PROCID
 "$@" --lifetime "\${left}s" --dir "$dir" --name "$0.$SLURM_PROCID"; code=$?
 rm -rf "$dir"; exit $code' short.1 "$laboro_start" "$@"
 `,

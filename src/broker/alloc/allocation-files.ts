@@ -17,12 +17,14 @@ export const defaultDirectory = (): string => join(homedir(), ".local", "share",
 
 export class AllocationFiles {
   readonly joinUrl: string;
+  readonly storeId: string;
   /** Each store has a directory of its own: a job whose script is in it was asked for by a broker of this store. */
   readonly #store: string;
   readonly #name: string;
 
   constructor(dir: string, identity: string, name: string) {
-    this.#store = join(dir, identity.slice(0, 12));
+    this.storeId = identity.slice(0, 12);
+    this.#store = join(dir, this.storeId);
     this.#name = name;
     this.joinUrl = join(this.#store, "join.url");
   }

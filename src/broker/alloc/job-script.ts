@@ -34,7 +34,7 @@ export function scriptText(
   const start = [
     `past=$(($(date +%s)-$1)); shift; [ $past -ge 0 ] || past=0; left=$((${lifetime}-past))`,
     '[ $left -gt 0 ] || { echo "no time is left for a worker: its start took $past s" >&2; exit 1; }',
-    `trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-${words.jobId}.${words.node}`,
+    `trap : TERM; dir=\${TMPDIR:-/tmp}/laboro-${files.storeId}-${words.jobId}.${words.node}`,
     ...(forward === undefined
       ? [`"$@" ${options}; code=$?`]
       : [...forwardLines(forward, files.joinUrl), `"$@" --tunnels "$tunnels" ${options}; code=$?; kill -HUP $forward`]),
