@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { defineTask } from "../../../src/entries/client.js";
 import { until } from "../../support/wait.js";
 import { type Jobs, Scene, sh, submitJobs } from "../scene.js";
 import { PATIENCE_MS, Visitor } from "../visitor.js";
@@ -39,6 +40,30 @@ export function describeJob(browser: () => Browser): void {
     expect(await output.locator("b").count()).toBe(0);
     expect(await output.locator(".ansi-bold.ansi-fg-1").textContent()).toBe("error:");
     await visitor.leave();
+  });
+
+  it("shows how far a handler is, as it goes on", async () => {
+    const scan = defineTask<null, string>("scan");
+    const worker = await scene.worker({ name: "hugo", pool: "handlers", slots: 1 });
+    const steps: (() => void)[] = [];
+    worker.handle(scan, async (_input, { progress }) => {
+      for (const page of ["first", "second"]) {
+        progress({ page });
+        await new Promise<void>((resolve) => steps.push(resolve));
+      }
+      return "scanned";
+    });
+    const job = await scene.client.add(scan, null, { pool: "handlers" });
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go(`/ui/jobs/${job.id}?state=running`);
+    const tasks = visitor.page.getByRole("grid", { name: "Tasks" });
+    await tasks.getByText('{"page":"first"}').waitFor();
+    steps[0]?.();
+    await tasks.getByText('{"page":"second"}').waitFor();
+    steps[1]?.();
+    expect(await job.result()).toBe("scanned");
+    await visitor.leave();
+    await worker.stop();
   });
 
   it("takes no room for the map of tasks before it is known", async () => {
