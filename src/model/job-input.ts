@@ -119,6 +119,7 @@ export const amount: s.Schema<number, number | "all"> = {
 
 /** What `client.submit` takes. */
 export const submission = s.object({
+  /** What a task is: a command, a script, or a call of a service. */
   recipe,
   name: s.optional(s.described(s.text(), "what people call it; its recipe in short if absent")),
   count: optionalInteger(
@@ -158,7 +159,7 @@ export const submission = s.object({
   outputCap,
   /** Clients that follow the job get all output, also beyond the cap. A slow client slows the task down. */
   relay,
-  after: s.optional(s.list(after, 1000)),
+  after: s.optional(s.described(s.list(after, 1000), "the jobs that it comes after")),
   held: s.optional(s.flag("no task starts before the job is released")),
   open: s.optional(s.flag("it takes more tasks, and does not end, until it is closed")),
   delayMs: duration("start no earlier than so long after the submission"),

@@ -9,7 +9,7 @@ const ts = createRequire(join(REPOSITORY, "test", "package.json"))(
   "typescript",
 ) as typeof import("../node_modules/typescript/lib/typescript.js");
 
-const ENTRIES = ["client", "task", "worker", "broker"].map((name) =>
+const ENTRIES = ["client", "task", "files", "worker", "broker"].map((name) =>
   join(REPOSITORY, "dist", "entries", `${name}.d.ts`),
 );
 
@@ -24,7 +24,7 @@ describe("every export of the package, and every method of it,", () => {
     const file = program.getSourceFile(path);
     const module = file && checker.getSymbolAtLocation(file);
     const exported = module === undefined ? [] : checker.getExportsOfModule(module);
-    expect(exported.length).toBeGreaterThan(5);
+    expect(exported.length).toBeGreaterThan(2);
     const bare: string[] = [];
     for (const one of exported) {
       const symbol = one.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(one) : one;
@@ -34,4 +34,19 @@ describe("every export of the package, and every method of it,", () => {
     }
     expect(bare).toEqual([]);
   });
+
+  it.each(["AddOptions", "Submission", "ScheduledTaskOptions", "TransactionOptions", "WorkerOptions", "ThreadOptions"])(
+    "and every property of %s",
+    (name) => {
+      const found = ENTRIES.flatMap((path) => {
+        const file = program.getSourceFile(path);
+        const module = file && checker.getSymbolAtLocation(file);
+        return module === undefined ? [] : checker.getExportsOfModule(module).filter((one) => one.name === name);
+      });
+      const [symbol] = found.map((one) => (one.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(one) : one));
+      const properties = symbol === undefined ? [] : checker.getDeclaredTypeOfSymbol(symbol).getProperties();
+      expect(properties.length).toBeGreaterThan(2);
+      expect(properties.filter(isBare).map((one) => one.name)).toEqual([]);
+    },
+  );
 });
