@@ -58,13 +58,16 @@ async function submitJob(
   if (spec.after.length === 0 && spec.key === undefined && spec.notBefore === undefined)
     return submitAtOnce(core, spec, entries);
   const others = spec.after.map((after) => after.job);
-  // What it depends on may have failed since it was submitted for the first time.
-  const before = await submittedBefore(core, spec);
-  if (before !== undefined) return { job: before };
-  // One that has failed already cancels the job, as one does that fails later.
-  await endsOf(core, others);
-  await checkEach(core, spec);
-  const result = await commitSubmit(core, submitWrite(core, spec, entries));
+  if (others.length > 0) {
+    // A dependency may have failed since the first submission, which counts.
+    const before = await submittedBefore(core, spec);
+    if (before !== undefined) return { job: before };
+    // One that has failed already cancels the job, as one does that fails later.
+    await endsOf(core, others);
+    await checkEach(core, spec);
+  }
+  const number = core.jobNumbers && (await core.jobNumbers.next());
+  const result = await commitSubmit(core, submitWrite(core, spec, entries, number));
   if (result.op === "duplicate") return existing(result, spec);
   await addSubmitted(core, result, others);
   const { job, replaced } = result;
@@ -155,7 +158,7 @@ async function commitSubmit(core: Core, write: Submit): Promise<ResultOf<"submit
  */
 async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries): Promise<SubmitAnswer> {
   if (core.refusing !== undefined) throw core.refusing;
-  const number = await core.jobNumbers?.next();
+  const number = core.jobNumbers && (await core.jobNumbers.next());
   const write = submitWrite(core, spec, entries, number);
   const { id } = write;
   if (id === undefined) {
