@@ -80,7 +80,7 @@ export class NamedLimits {
       const here = { running: limit.running, starts: limit.startCount, nextMs: limit.timer && limit.timer.at - now() };
       const { running, starts, nextMs } = uses.get(name) ?? here;
       const { tasks = 0, jobs = [], jobCount = 0 } = waiting.get(name) ?? {};
-      // What runs at other brokers does not wait here.
+      // Tasks at other brokers do not wait here.
       const elsewhere = running - limit.running;
       const full = limit.rule.rate !== undefined && starts >= limit.rule.rate.starts;
       return {
@@ -90,7 +90,7 @@ export class NamedLimits {
     });
   }
 
-  /** Tasks of this broker's jobs that are not at a worker here, by limit. */
+  /** Tasks of this broker's jobs that no worker here has, by limit. */
   waitingTasks(): Map<string, WaitingTasks> {
     const found = new Map<string, WaitingTasks>();
     if (this.#core.state.limits.size === 0) return found;

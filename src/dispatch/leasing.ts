@@ -3,12 +3,12 @@
  * they will soon use and no more. Otherwise workers of other brokers would be idle. It leases:
  *
  * - for a job with short tasks, half a second of work for the workers here, before its queue is empty;
- * - for other jobs, and jobs without an ended task: as many tasks as there are free slots now. Without free slots the job
- *   is marked as `needsLease` and considered again when slots become free;
+ * - for other jobs, and jobs without an ended task: as many tasks as there are free slots now. Without free slots the
+ *   job is marked as `needsLease` and considered again when slots become free;
  * - for such jobs, half a second of work more if tasks with the same requirements were short lately. A job of one task
  *   never has a mean of its own. When workers of other brokers are idle, these tasks are released;
- * - a few tasks, even without free slots, for a job that has to compete here: other jobs of no higher priority wait, or a
- *   wide task needs a reserved worker. A job without waiting tasks is in no queue and would never get its turn;
+ * - a few tasks, even without free slots, for a job that has to compete here: other jobs of no higher priority wait, or
+ *   a wide task needs a reserved worker. A job without waiting tasks is in no queue and would never get its turn;
  * - for jobs with limits no more than fit into the free slots, and one task of a signature that has to compete here:
  *   leased tasks count against the limit at all brokers. So tasks with a limit that wait for tasks of another job are
  *   released at once, and their job leases again when some of those have ended.

@@ -5,7 +5,7 @@
  *   good        takes work. From the 10th result on, more than 2 failures in the last 10 suspend it
  *   suspended   while idle it gets a single task as a probe; two successes in a row make it good again and clear the
  *               last 10
- *   banned      from the 10th result on, fewer than 60 % successes overall: it gets nothing until an operator forgives it
+ *   banned      from the 10th result on, fewer than 60 % successes overall: it gets nothing until it is forgiven
  *
  * Cancelled tasks and lost workers do not count as results.
  */

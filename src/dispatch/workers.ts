@@ -1,7 +1,7 @@
 /**
  * The states of a worker:
  *   connected   takes work; from joining until its connection ends
- *   away        disconnected. If its protocol can resume, its tasks are kept: for a moment if the worker's side closed the
+ *   away        disconnected. If its protocol can resume, its tasks are kept: for a moment if the worker closed the
  *               connection, for the grace period if it went silent or the broker has just started
  *   gone        forgotten; its tasks wait for others
  * A worker that joins lists its tasks. Assigned tasks that are missing from the list return to the queue.

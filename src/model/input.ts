@@ -53,7 +53,7 @@ export function number(value: unknown, what: string): number {
   throw unexpectedValue(what, "a number", value);
 }
 
-/** UTF-8 has no half of a surrogate pair, JSON may. No message of the link could carry it. */
+/** JSON may contain a lone surrogate, UTF-8 cannot. No message of the link could carry it. */
 function wellFormed(text: string, what: string): string {
   if (text.isWellFormed()) return text;
   throw unexpectedValue(what, "text without half of a surrogate pair", text);

@@ -90,7 +90,7 @@ export function expandLine(line: Bytes, values: TaskValues): Bytes {
   return assignments.length === 0 ? line : Buffer.from(`${assignments.join(" ")}; ${text}`, "latin1");
 }
 
-/** What a task runs, as it could be typed in a shell. Throws as `expandLine` does. */
+/** The command of a task, as it could be typed in a shell. Throws like `expandLine`. */
 export function taskCommand(recipe: Recipe, task: Omit<TaskValues, "several">): string {
   if (recipe.kind === "call") return shellJoin([recipe.service, ...(task.entry === undefined ? [] : [task.entry])]);
   const values = { ...task, several: recipe.several };

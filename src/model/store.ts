@@ -4,7 +4,7 @@
  *
  * A task of a job is in exactly one place:
  * - beyond the job's cursor: never granted to any broker;
- * - in one task range and without a result: waiting at the broker that owns the range (no worker), or claimed by a worker;
+ * - in one task range and without a result: waiting at the broker that owns the range, or claimed by a worker;
  * - recorded: it has a result row, or it lies in the job's `cancels` and in no task range.
  *
  * A broker is identified by its epoch, a number that rises with every start of a broker on this store. A task range

@@ -3,7 +3,7 @@
  *
  *   down      no link, or a link without WELCOME yet: tasks continue, results and output are kept
  *   joined    WELCOME was received: tasks, calls, results and output flow
- *   leaving   LEAVING was sent: prefetched tasks were returned, running ones are stopped or awaited, then the link closes
+ *   leaving   LEAVING was sent: prefetched tasks were returned, running ones stopped or awaited, then the link closes
  *   ended     nothing runs, nothing is open
  */
 import { availableParallelism, freemem, loadavg, totalmem } from "node:os";

@@ -289,7 +289,7 @@ class Change {
       const said = lastLine(this.#one.number);
       this.#end(`${how}: no worker has joined${said === undefined ? "" : `; its output ends with: ${said}`}`, false);
     }
-    // Its worker was idle for all of the idle timeout: it cannot do the work that it was asked for.
+    // Its worker was idle for the whole idle timeout: it cannot do the work that it was requested for.
     else if (good && useless && this.#now - joined >= this.#idleTimeoutMs)
       this.#end(`${how}: its worker got no task`, false);
     else this.#end(how, good || this.#now - joined >= this.#rules.provenMs);
@@ -304,7 +304,7 @@ class Change {
     if (!good) this.#fail(how);
   }
 
-  /** Cancels an allocation that can come to nothing. */
+  /** Cancels an allocation that cannot become useful. */
   #giveUp({ never, reason }: QueueEntry, { stateMs }: Observed): void {
     const { state, joined, cancelling } = this.#one;
     if (state === "ended" || cancelling) return;
@@ -323,7 +323,7 @@ class Change {
     if (this.#isFirst()) fail(this.#state, this.#rules, this.#now, why);
   }
 
-  /** Several that were asked for together, and die together, are one failure. */
+  /** Several that were requested together and end together count as one failure. */
   #isFirst(): boolean {
     if (this.#one.number < (this.#state.failedBefore ?? 0)) return false;
     this.#state.failedBefore = this.#state.next;

@@ -32,7 +32,7 @@ export function whyNoMore({ spec, state }: Allocator, rules: AllocationRules, no
   return undefined;
 }
 
-/** How many allocations to ask for, by allocator. Marks what is to be cancelled, and uses up `demand`. */
+/** How many allocations to request, by allocator. Marks those to cancel, and uses up `demand`. */
 export function plan(
   allocators: readonly Allocator[],
   demand: readonly Demand[],
@@ -55,7 +55,7 @@ export function plan(
   return asks;
 }
 
-/** What is pending takes its work first, the oldest before the others. */
+/** Pending allocations take their work first, oldest first. */
 function markUnneeded(allocator: Allocator, demand: readonly Demand[], now: number): void {
   const spec = offerOf(allocator);
   for (const one of allocator.state.allocations) {
@@ -85,7 +85,7 @@ function cancelQueued({ state }: Allocator, rules: AllocationRules, now: number)
   }
 }
 
-/** What an allocator does about work that waits, for people. */
+/** What an allocator does about waiting work, as text for people. */
 export function statusText(allocator: Allocator, rules: AllocationRules, now: number): string {
   return whyNoMore(allocator, rules, now) ?? "is ready to ask for an allocation";
 }

@@ -3,8 +3,8 @@
  *
  *   connecting  one attempt at one URL, for at most CONNECT_TIMEOUT. The URLs are tried in turn
  *   open        onOpen was called with a connection
- *   waiting     every URL has failed, or the open connection ended: the next round starts after a random delay that grows
- *               with each failed round, so that a thousand workers do not come back in the same moment
+ *   waiting     every URL has failed, or the open connection ended: the next round starts after a random delay that
+ *               grows with each failed round, so that a thousand workers do not come back in the same moment
  *   stopped     by stop(), or because the broker refused: nothing is called or tried any more
  *
  * A connection counts as a success after the first message of the broker: one that is closed right after opening does

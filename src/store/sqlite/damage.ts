@@ -120,7 +120,7 @@ export function keepDamaged(database: string, stored: StoredCounts): Damage | un
   const damage = findDamage(database, stored);
   if (damage === undefined) return undefined;
   const dir = dirname(database);
-  // The same folder where this start fails later on and is repeated.
+  // The same folder if this start fails later and is repeated.
   const folder = join(dir, FOLDER, new Date(damage.last?.at ?? Date.now()).toISOString().replaceAll(":", "-"));
   openPrivateDirectory(folder);
   const log = `${database}-wal`;
@@ -130,7 +130,7 @@ export function keepDamaged(database: string, stored: StoredCounts): Damage | un
   return { ...damage, text };
 }
 
-/** Those of earlier starts, too. */
+/** Also those of earlier starts. */
 export function damageReports(dir: string): string[] {
   const folder = join(dir, FOLDER);
   if (!fs.existsSync(folder)) return [];
@@ -139,26 +139,27 @@ export function damageReports(dir: string): string[] {
 }
 
 /**
- * Reads SQLite's log as SQLite does when it recovers, without SQLite: https://sqlite.org/fileformat.html#the_write_ahead_log
+ * Reads SQLite's log as SQLite does when it recovers, without SQLite:
+ * https://sqlite.org/fileformat.html#the_write_ahead_log
  *
- * SQLite takes the frames up to the last commit before the first bad one, and ignores the rest without a word. The checksum of a frame
- * continues that of the frame before it, as stored there. So frames behind a bad one can be checked too.
+ * SQLite takes the frames up to the last commit before the first bad one, and silently ignores the rest. The checksum
+ * of a frame continues the stored checksum of the frame before it. So frames after a bad one can be checked too.
  */
 const HEADER = 32;
 const FRAME_HEADER = 24;
-/** The last bit says whether words are summed as big-endian. */
+/** The last bit: words are summed as big-endian. */
 const MAGIC = 0x377f0682;
 
 interface WalScan {
-  /** Then SQLite ignores the whole log. A log of zeros is one that is not in use yet. */
+  /** SQLite ignores the whole log. A log of zeros is not in use yet. */
   readonly headerDamaged: boolean;
   /** Frames up to the last commit that SQLite finds. */
   readonly frames: number;
-  /** Commits of the same log behind the first bad frame. One is normal after a power cut: the last, which was not acknowledged. */
+  /** Commits after the first bad frame. One is normal after a power cut: the last, which was not acknowledged. */
   readonly commitsBehind: number;
 }
 
-/** Undefined where the file is missing or empty. */
+/** Undefined if the file is missing or empty. */
 function scanWal(path: string): WalScan | undefined {
   if (!fs.existsSync(path) || fs.statSync(path).size === 0) return undefined;
   const fd = fs.openSync(path, "r");

@@ -186,7 +186,7 @@ function commandWords(spec: CommandSpec, path: string | undefined): string {
 }
 
 export interface TaskReport {
-  /** The exit code; with `failed` the shell's code for why. Absent with `signal`. */
+  /** The exit code; with `failed` the shell's code for the reason. Absent with `signal`. */
   readonly code?: number;
   readonly signal?: string;
   readonly failed?: "directory" | "start";
@@ -199,7 +199,7 @@ export class ReportReader {
   private text = "";
   private sawMessage = false;
   private failure: Pick<TaskReport, "failed" | "code"> | undefined;
-  /** Bytes that the shell itself has written to the pipe, not one of its subshells. */
+  /** Bytes that the shell itself, not a subshell, has written to the pipe. */
   ownBytes = 0;
 
   constructor(mark: string) {
@@ -219,7 +219,7 @@ export class ReportReader {
       if (match[1] !== "d") this.ownBytes -= match[0].length;
       this.failure ??= { failed: match[1] === "X" ? "start" : "directory", code: Number(match[2]) };
     }
-    // A shell may quote the whole command in its message; only a tail can hold the beginning of a mark.
+    // A shell may quote the whole command in its message; only the tail can contain the beginning of a mark.
     if (this.text.length > MAX_KEPT) {
       this.sawMessage = true;
       this.text = this.text.slice(-256);

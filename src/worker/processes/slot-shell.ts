@@ -8,8 +8,8 @@
  *     clearing   the command has ended and was reported, but a leftover process still has its output pipes open. It was
  *                sent SIGTERM, and its output is dropped. Clear pipes lead to idle, the end of the grace to ending. The
  *                next command waits here
- *     ending     the shell was sent SIGKILL. When its group is gone, a running command is reported and the slot is empty;
- *                a waiting command starts the next shell, with new pipes
+ *     ending     the shell was sent SIGKILL. When its group is gone, a running command is reported and the slot is
+ *                empty; a waiting command starts the next shell, with new pipes
  *     closed     accepts no command
  *
  * A shell that dies has the same effect as ending. Other leftovers of a command in its process group get SIGTERM at the

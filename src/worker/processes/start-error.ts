@@ -30,7 +30,7 @@ function isExecutable(file: Buffer): boolean {
   }
 }
 
-/** Why a command was not started, in one line. The shell only reports that it was not; the file system shows the reason. */
+/** Why a command was not started, in one line. The shell reports only the fact; the file system shows the reason. */
 export function startError(spec: CommandSpec, failed: "directory" | "start", code: number): string {
   if (failed === "directory")
     return `cannot enter the directory ${quoted(spec.dir ?? "")}: ${whyNotDirectory(spec.dir ?? "")}`;
@@ -45,8 +45,8 @@ export function startError(spec: CommandSpec, failed: "directory" | "start", cod
 }
 
 /**
- * Where the shell does not distinguish a failed exec from a command's own exit code 126 or 127: whether this command cannot
- * have been started, according to the file system.
+ * Whether this command cannot have been started, according to the file system. For shells that do not distinguish a
+ * failed exec from a command's own exit code 126 or 127.
  */
 export function neverStarted(spec: CommandSpec, code: number, basePath: string | undefined): boolean {
   if (code !== 126 && code !== 127) return false;
@@ -57,7 +57,7 @@ export function neverStarted(spec: CommandSpec, code: number, basePath: string |
   return file === undefined || (code === 126 && isLong(spec)) || lacksInterpreter(resolve(dir ?? ".", file));
 }
 
-/** Whether the file is a script whose first line names a program that is not there. */
+/** Whether the file is a script whose first line names a missing program. */
 function lacksInterpreter(file: string): boolean {
   let fd: number | undefined;
   try {
@@ -98,7 +98,7 @@ function why(cause: unknown): string {
   return errno ?? String(cause);
 }
 
-/** Half of the smallest limit that the kernel has, the one for a single argument; below it, length is not the reason. */
+/** Half of the kernel's smallest limit, that of a single argument. Below it, length is not the reason. */
 const isLong = ({ argv, env }: CommandSpec): boolean =>
   [...argv, ...Object.values(env ?? {})].reduce((sum, word) => sum + word.length, 0) > 65_536;
 
@@ -110,7 +110,7 @@ function quoted(bytes: Bytes): string {
   return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
 }
 
-/** A directory, by its name and by what has the name: it may have been made again. */
+/** A directory, by name and identity: it may have been created again. */
 export interface Directory {
   readonly path: string;
   readonly dev: number;
@@ -119,7 +119,7 @@ export interface Directory {
 
 export const UNKNOWN_DIRECTORY: Directory = { path: "", dev: -1, ino: -1 };
 
-/** Where the shell itself runs a command; `enter` where it has to change to it first. */
+/** The directory in which the shell itself runs a command; `enter` if it must change to it first. */
 export interface Place {
   readonly directory: Directory | undefined;
   readonly enter: Bytes | undefined;
@@ -141,7 +141,7 @@ function statOf(path: Buffer): Stats | undefined {
   }
 }
 
-/** The root where the agent's own directory was removed. */
+/** The root if the agent's own directory was removed. */
 export function agentDirectory(): string {
   try {
     return process.cwd();

@@ -3,8 +3,8 @@
  *
  *     idle      waits for a call. Output in this state breaks the framing, and the process is ended
  *     busy      has a call; its next message is the reply
- *     ending    it has died, or was sent SIGTERM, and SIGKILL after the grace: its call was aborted, it broke the framing, or
- *               the worker stops
+ *     ending    it has died, or was sent SIGTERM, and SIGKILL after the grace: its call was aborted, it broke the
+ *               framing, or the worker stops
  *     gone      no process of its group is left; its call fails with the last lines of its standard error
  *
  * It leads a process group, which the guardian watches.

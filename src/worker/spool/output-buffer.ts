@@ -4,8 +4,8 @@
  *
  * - The newest bytes are in the open block. Sealed blocks stay in memory up to a limit. Beyond it the newest goes to
  *   the spill file, so that a fast link never uses the disk.
- * - Up to half the cap is the head, sent as it arrives. The rest is the tail: its oldest part is dropped when it exceeds
- *   the other half. It is sent after the end, when it is known which part remains.
+ * - Up to half the cap is the head, sent as it arrives. The rest is the tail: its oldest part is dropped when it
+ *   exceeds the other half. It is sent after the end, when it is known which part remains.
  * - A block that the disk cannot write or read back is lost: the task continues, `onLost` is called, the offsets stay
  *   empty.
  *

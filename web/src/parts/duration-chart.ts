@@ -62,7 +62,7 @@ const msOf = (step: number): number => (step <= 0 ? 0 : 2 ** (step / PER_DOUBLIN
 /** Two digits are enough for the border of a step. */
 const about = (ms: number): string => duration(Number(ms.toPrecision(2)));
 
-/** Of as many steps as are needed so that all fit. */
+/** With as many steps as needed for all values. */
 function barsOf({ durations }: Usage): Bar[] {
   const first = durations[0]?.step ?? 0;
   const last = durations.at(-1)?.step ?? 0;
@@ -76,7 +76,7 @@ function barsOf({ durations }: Usage): Bar[] {
   return bars;
 }
 
-/** As exact as a step: within a tenth. */
+/** As exact as a step, within a tenth. */
 function percentile({ durations, tasks }: Usage, part: number): number {
   let left = part * tasks;
   for (const { step, tasks: many } of durations) {

@@ -265,7 +265,7 @@ async function hasConnection({ destination, port }: SshHost): Promise<boolean> {
 
 export const sshFailed = (text: string): LaboroError => new LaboroError("LABORO_SSH_FAILED", text);
 
-/** sshd drops logins that are too many at once (MaxStartups), before it says anything. */
+/** sshd drops excess concurrent logins (MaxStartups) without a message. */
 const isDropped = (errors: string): boolean =>
   /kex_exchange_identification|Connection (?:closed|reset) by|banner exchange/.test(errors);
 

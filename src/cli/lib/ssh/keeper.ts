@@ -3,7 +3,8 @@
  * background. Verbs talk to it over a Unix socket, one request on each connection. It ends when it has no machine left.
  *
  *     request    one line of JSON, a KeeperRequest
- *     answers    lines of JSON: {status} for each change until the request is done, then {done} with all statuses, or {error}
+ *     answers    lines of JSON: {status} for each change until the request is done, then {done} with all statuses,
+ *                or {error}
  */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -180,7 +180,7 @@ function collectTag(text: string, before: readonly string[]): readonly string[] 
 export const NOTHING_TO_DO = "the list of entries is empty: nothing to do\n";
 
 /**
- * Makes the submission from words and options. Its list of entries may be empty: then there is nothing to do.
+ * Makes the submission from words and options. Its list of entries may be empty.
  * `readsStandardInput`: read the entries from there if a placeholder needs one and there is no list.
  */
 export function makeSubmission(
@@ -199,7 +199,7 @@ export function makeSubmission(
   const asLines =
     typed.length === 0 &&
     [options.script, options.service, chooses ? undefined : options.array].every((other) => other === undefined);
-  // As in GNU parallel, several words are a line for the shell that is named.
+  // As in GNU parallel, several words are a line for the named shell.
   const words1 = options.shell === undefined || typed.length === 0 ? typed : [typed.join(" ")];
   const given = !asLines ? words1 : options.shell === undefined ? ENTRY_AS_LINE : [EVAL_ENTRY];
   const isLine = options.script === undefined && isShellLine(given, options);

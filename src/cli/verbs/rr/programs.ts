@@ -108,9 +108,9 @@ interface ClientConsoleOptions {
   readonly connectMs?: number;
 }
 
-/** Requests of a bulk test that are in flight at once. */
+/** Concurrent requests of a bulk test. */
 const PARALLEL = 10;
-/** Bytes that a STREAM asks for. */
+/** The size of a requested STREAM. */
 const STREAM_SIZE = 1024;
 /** How many progress lines a bulk test prints, at most. */
 const MARKS = 100;
