@@ -41,9 +41,17 @@ describe("the picture of a job", () => {
     expect(shown.at(-1)).toBe("cancelled 1");
     expect(shown.slice(3, -1).join()).toMatch(/^(waiting|prefetched) \d/);
     expect((await pictureOf(client, { job: job.id, first: 1, last: 2 })).shown).toEqual(["succeeded 1", "failed 1"]);
+    const cancelled = (more = {}) => client.ask("cancelled", { job: job.id, ...more });
+    expect(await cancelled()).toEqual({ tasks: [{ index: 8, number: 9 }] });
     await job.cancel();
     await job.wait();
     expect((await pictureOf(client, { job: job.id })).shown).toEqual(["succeeded 2", "failed 1", "cancelled 6"]);
+    const { tasks: some, next = 0 } = await cancelled({ limit: 3 });
+    expect([...some, ...(await cancelled({ from: next })).tasks]).toMatchObject([
+      ...[3, 4].map((index) => ({ index, result: { state: "cancelled", attempt: 1, number: index + 1 } })),
+      ...[5, 6, 7, 8].map((index) => ({ index, number: index + 1 })),
+    ]);
+    expect((await cancelled({ from: 5 })).tasks.filter(({ result }) => result !== undefined)).toEqual([]);
   });
 
   it("has of many tasks as many cells as are asked for, and hides no failure", async () => {

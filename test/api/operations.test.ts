@@ -116,6 +116,7 @@ describe.each([
     });
     expect(await ask("running", { job })).toEqual({ tasks: [] });
     expect(await ask("waiting", { job })).toEqual({ tasks: [] });
+    expect(await ask("cancelled", { job })).toEqual({ tasks: [] });
     expect(await ask("usage", { job })).toMatchObject({ tasks: 3 });
     expect(await ask("task", { job, index: 1 })).toMatchObject({
       state: "failed",

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { listTasks } from "../../src/cli/lib/list-tasks.js";
 import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
@@ -79,9 +80,37 @@ describe("laboro tasks", () => {
     expect(JSON.parse(sorted.stdout).tasks.map((task: { number: number }) => task.number)).toEqual([2, 5, 3]);
     const limited = await shop.laboro(["tasks", "1", "--limit", "2"]);
     expect(limited.stdout.trimEnd().split("\n").at(-1)).toBe("and 3 more tasks");
+    const some = await shop.laboro(["tasks", "1", "--entry", "*0", "--limit", "2", "--ids"]);
+    expect(some.stdout).toBe("1.1-2\n");
+    expect((await shop.laboro(["tasks", "1", "--entry", "*0", "--limit", "2"])).stdout).toContain("\nand more tasks\n");
     expect((await shop.laboro(["tasks", "1", "--worker", "other"])).stdout).toBe("no task of job 1 matches\n");
     const { stdout } = await shop.laboro(["logs", (await ids("--state", "failed")).trim()]);
     expect(stdout).toBe(`${"x".padStart(30)}\n`.repeat(2));
+  });
+
+  it("reads no more results than --limit shows, and lets the broker compare entries", async () => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 4 });
+    const recipe = { kind: "command", argv: ["true", "{}"], placeholders: true } as const;
+    const entries = Array.from({ length: 2_500 }, (_, at) => `e${at + 1}`);
+    const job = await shop.client.submit({ recipe, entries });
+    await job.wait();
+    const asked: unknown[] = [];
+    const client = Object.assign(Object.create(shop.client), {
+      ask: (...given: Parameters<typeof shop.client.ask>) => {
+        asked.push(given[1]);
+        return shop.client.ask(...given);
+      },
+    });
+    const first = await listTasks(client, await job.info(), { states: ["succeeded"], limit: 3 });
+    expect(first.map(({ number }) => number)).toEqual([1, 2, 3]);
+    expect(asked).toEqual([{ job: 1, entries: true, state: ["succeeded"], from: 0, limit: 3 }]);
+    expect((await shop.laboro(["tasks", "1", "--limit", "3", "--ids"])).stdout).toBe("1.1-3\n");
+    expect((await shop.laboro(["tasks", "1", "--entry", "e249?", "--ids"])).stdout).toBe("1.2490-2499\n");
+    expect((await shop.laboro(["tasks", "1.2000-2100", "--entry", "*9", "--limit", "2", "--ids"])).stdout).toBe(
+      "1.2009,2019\n",
+    );
+    expect((await shop.laboro(["tasks", "1", "--ids"])).stdout).toBe("1.1-2500\n");
   });
 
   it("uses the numbers of an array, also in the selector", async () => {

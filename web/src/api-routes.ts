@@ -11,6 +11,7 @@ export const API_ROUTES = {
   tasks: ["GET", "/jobs/{job}/tasks"],
   running: ["GET", "/jobs/{job}/running"],
   waiting: ["GET", "/jobs/{job}/waiting"],
+  cancelled: ["GET", "/jobs/{job}/cancelled"],
   usage: ["GET", "/jobs/{job}/usage"],
   task: ["GET", "/jobs/{job}/tasks/{index}"],
   explain: ["GET", "/jobs/{job}/tasks/{index}/explain"],

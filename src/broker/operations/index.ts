@@ -46,7 +46,8 @@ import { request, services } from "./services.js";
 import { loginLink, status } from "./status.js";
 import { explain, task } from "./task.js";
 import { taskMap } from "./task-map.js";
-import { entries, running, tasks, usage, waiting } from "./tasks.js";
+import { entries, running, tasks, usage } from "./tasks.js";
+import { cancelled, waiting } from "./tasks-without-result.js";
 import { workerPage } from "./worker-page.js";
 import { drain, forgive, stop, undrain, workers } from "./workers.js";
 
@@ -61,6 +62,7 @@ export const OPERATIONS = {
   tasks,
   running,
   waiting,
+  cancelled,
   usage,
   taskMap,
   task,

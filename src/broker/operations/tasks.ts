@@ -1,30 +1,28 @@
 /** Operations on the tasks of a job: results, running and waiting tasks, resource usage, entries. */
 import { matchesGlob } from "../../base/format.js";
-import { STARTED, UNSTARTED } from "../../dispatch/state.js";
+import { STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
 import { MAX_TASKS } from "../../model/job-input.js";
 import { LISTED_VALUE, MAX_VALUE, type TaskResult } from "../../model/outcome.js";
-import { difference, type Range, sizeOf } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { locateTask } from "../group/group-view.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { index, job, limit, number, progress, requireJob } from "./shared-fields.js";
 
-const PAGE = 1_000;
+export const PAGE = 1_000;
 const ENTRIES_PAGE = 10_000;
 /** Tasks whose entries are compared for one answer. */
 const MAX_COMPARED = 20_000;
 /** Results that are counted in one read of the store, because commits wait for it. */
 export const COUNTED_AT_ONCE = 65_536;
 
-const entry = s.optional(s.described(s.textOrBytes(), "where entries were asked for and the job has any"));
-const withEntries = s.withDefault(s.flag("with the entry of each task"), false);
-const glob = s.optional(
+export const entry = s.optional(s.described(s.textOrBytes(), "where entries were asked for and the job has any"));
+export const withEntries = s.withDefault(s.flag("with the entry of each task"), false);
+export const glob = s.optional(
   s.described(
     s.text(200),
     "whose entry, or number where the job has no entries, matches: * is any text, ? any character; entries come along. " +
@@ -54,8 +52,8 @@ export const taskResult = s.object({
   entry,
 });
 
-const from = s.withDefault(s.integer(0, MAX_TASKS, "from this index on"), 0);
-const next = s.optional(s.count("give this as from for the next page; absent on the last one"));
+export const from = s.withDefault(s.integer(0, MAX_TASKS, "from this index on"), 0);
+export const next = s.optional(s.count("give this as from for the next page; absent on the last one"));
 
 export const tasks = operation({
   name: "tasks",
@@ -90,13 +88,13 @@ export const tasks = operation({
   },
 });
 
-interface TaskPage<Task> {
+export interface TaskPage<Task> {
   readonly tasks: readonly Task[];
   readonly next?: number;
 }
 
 /** The tasks of one answer, from pages that `read` makes. */
-async function matching<Task extends { readonly index: number; readonly number: number }>(
+export async function matching<Task extends { readonly index: number; readonly number: number }>(
   core: Core,
   job: Job,
   given: { readonly from: number; readonly limit: number; readonly entries: boolean; readonly entry?: string },
@@ -203,7 +201,7 @@ export const running = operation({
 });
 
 /** Here and at the other brokers of the group. */
-async function allRunning(core: Core, job: JobId, from: number, limit: number): Promise<RunningHere> {
+export async function allRunning(core: Core, job: JobId, from: number, limit: number): Promise<RunningHere> {
   const others = (await core.peers?.askAll<RunningHere>("peer.running", { job, from, limit })) ?? [];
   const here = runningFrom(core, job, from, limit);
   return {
@@ -211,78 +209,6 @@ async function allRunning(core: Core, job: JobId, from: number, limit: number): 
     assigned: others.reduce((sum, { answer }) => sum + answer.assigned, assignedOf(core, job)),
   };
 }
-
-const waitingTask = s.object({
-  index,
-  number,
-  worker: s.optional(s.described(s.text(), "the worker of this broker that has prefetched it")),
-  entry,
-});
-
-export const waiting = operation({
-  name: "waiting",
-  role: "read",
-  method: "GET",
-  path: "/jobs/{job}/waiting",
-  summary: "Tasks that wait, in order, and why the first of them does",
-  input: s.object({ job, from, limit: limit(PAGE), entries: withEntries, entry: glob }),
-  output: s.object({
-    tasks: s.list(waitingTask, PAGE),
-    next,
-    reason: s.optional(s.described(s.text(), "why the first of them waits, in words")),
-  }),
-  perform: async (core, given) => {
-    const found = await requireJob(core, given.job);
-    if (found.ended !== undefined) return { tasks: [] };
-    const page = await matching(core, found, given, (from, limit) => waitingFrom(core, found, from, limit));
-    const [first] = page.tasks;
-    return first === undefined ? page : { ...page, reason: (await locateTask(core, found, first.index)).reason };
-  },
-});
-
-/** Windows of tasks that are read for one page; in each no more than a broker tells another of what runs. */
-const MAX_WINDOWS = 128;
-const WINDOW = 8_192;
-
-/** What has no result, does not run and was not cancelled waits. */
-async function waitingFrom(core: Core, job: Job, from: number, limit: number): Promise<TaskPage<WaitingTask>> {
-  const found: WaitingTask[] = [];
-  const cancels = core.state.jobs.get(job.id)?.cancels ?? job.cancels;
-  let windows = 0;
-  for (const range of difference({ first: from, last: job.count - 1 }, cancels)) {
-    for (let first = range.first; first <= range.last; first += WINDOW) {
-      if (++windows > MAX_WINDOWS) return { tasks: found, next: first };
-      const window = { first, last: Math.min(range.last, first + WINDOW - 1) };
-      // Where all have ended, their number is enough.
-      const [{ succeeded = 0, failed = 0, cancelled = 0 } = {}] = await core.store.endCounts(job.id, window, WINDOW);
-      if (succeeded + failed + cancelled === sizeOf(window)) continue;
-      const ended = await core.store.endCounts(job.id, window, 1);
-      const { tasks: running } = await allRunning(core, job.id, first, WINDOW);
-      const others = new Set([...ended.map(({ cell }) => first + cell), ...running.map(({ index }) => index)]);
-      const prefetched = prefetchedHere(core, job.id, window);
-      for (let index = first; index <= window.last; index++) {
-        if (others.has(index)) continue;
-        if (found.length === limit) return { tasks: found, next: index };
-        const worker = prefetched.get(index);
-        found.push({ index, number: taskNumber(job, index), ...(worker === undefined ? {} : { worker }) });
-      }
-    }
-  }
-  return { tasks: found };
-}
-
-/** The names of the workers that have prefetched them. */
-function prefetchedHere(core: Core, id: JobId, { first, last }: Range): Map<number, string> {
-  const found = new Map<number, string>();
-  for (const claim of core.state.jobs.get(id)?.claims ?? []) {
-    const end = Math.min(last, claim.last);
-    for (let at = Math.max(first, claim.first); at <= end; at++)
-      if (claim.tasks[at - claim.first] === UNSTARTED) found.set(at, claim.worker.profile.name);
-  }
-  return found;
-}
-
-type WaitingTask = s.ReadType<typeof waitingTask>;
 
 interface RunningHere {
   readonly tasks: readonly RunningTask[];

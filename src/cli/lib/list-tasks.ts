@@ -1,9 +1,8 @@
-/** The tasks of a job, with or without a result, as one list. */
+/** The tasks of a job in any states, as one list. */
 import type { Client } from "../../client/client.js";
-import { contains, difference, normalize, type Range, type Ranges, rangesOf } from "../../model/ranges.js";
+import type { Ranges } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
-import { taskNumber } from "../../model/task-numbers.js";
-import { type JobView, pages, type TaskView } from "./result-text.js";
+import { type JobView, type OperationOutput, pages, type TaskView } from "./result-text.js";
 
 export const TASK_STATES = ["waiting", "running", "succeeded", "failed", "cancelled"] as const;
 export type TaskState = (typeof TASK_STATES)[number];
@@ -21,85 +20,71 @@ interface TaskFilter {
   /** Only tasks with these indices. */
   readonly indices?: Ranges;
   readonly worker?: string;
-  readonly matchesEntry?: (entry: Bytes | undefined) => boolean;
+  /** For the whole entry, or the number of a task without one. */
+  readonly entry?: string;
+  /** The first of each state are enough. */
+  readonly limit?: number;
 }
 
-const END_STATES = ["succeeded", "failed", "cancelled"] as const;
 const PAGE = 1_000;
 
 /** In order of their numbers. */
 export async function listTasks(client: Client, job: JobView, filter: TaskFilter): Promise<ListedTask[]> {
-  const wanted = (state: TaskState): boolean => filter.states.includes(state);
-  const withoutResult = filter.worker === undefined && (wanted("waiting") || wanted("cancelled"));
-  const running = wanted("running") || withoutResult ? await runningTasks(client, job) : [];
-  const states = END_STATES.filter(wanted);
-  const ended = states.length > 0 || withoutResult ? await endedTasks(client, job, filter, withoutResult) : [];
-  const found = [...running, ...ended];
-  if (withoutResult) found.push(...(await tasksWithoutResult(client, job, found, filter)));
-  const matches = (task: ListedTask): boolean =>
-    wanted(task.state) &&
-    (filter.indices === undefined || contains(filter.indices, task.index)) &&
-    (filter.worker === undefined || task.worker === filter.worker) &&
-    (filter.matchesEntry === undefined || filter.matchesEntry(task.entry));
-  return found.filter(matches).sort((a, b) => a.index - b.index);
+  const {
+    states,
+    worker,
+    entry,
+    indices = [{ first: 0, last: job.count - 1 }],
+    limit = Number.POSITIVE_INFINITY,
+  } = filter;
+  const found = new Map<number, ListedTask>();
+  const add = async (read: ReadPage): Promise<void> => {
+    let left = limit;
+    for await (const task of tasksIn(read, indices, Math.min(PAGE, limit))) {
+      if (worker !== undefined && task.worker !== worker) continue;
+      found.set(task.index, task);
+      if (--left === 0) return;
+    }
+  };
+  const which = { job: job.id, entries: true, ...(entry === undefined ? {} : { entry }) };
+  const wanted = (state: TaskState): boolean => states.includes(state) && (worker === undefined || state !== "waiting");
+  // In the order in which a task has them, so that one that changes its state meanwhile is not missed.
+  if (wanted("waiting"))
+    await add(async (page) => {
+      const { tasks, ...more } = await client.ask("waiting", { ...which, ...page });
+      return { tasks: tasks.map(({ worker: _, ...task }) => ({ ...task, state: "waiting" })), ...more };
+    });
+  if (wanted("running"))
+    await add(async (page) => {
+      const { tasks, ...more } = await client.ask("running", { ...which, ...page });
+      return { tasks: tasks.map(runningTask), ...more };
+    });
+  if (wanted("cancelled"))
+    await add(async (page) => {
+      const { tasks, ...more } = await client.ask("cancelled", { ...which, ...page });
+      return { tasks: tasks.map(({ result, ...task }) => ({ ...result, ...task, state: "cancelled" })), ...more };
+    });
+  const state = (["succeeded", "failed"] as const).filter(wanted);
+  if (state.length > 0)
+    await add((page) => client.ask("tasks", { ...which, ...page, state, ...(worker === undefined ? {} : { worker }) }));
+  return [...found.values()].sort((a, b) => a.index - b.index);
 }
 
-async function runningTasks(client: Client, job: JobView): Promise<ListedTask[]> {
-  const found: ListedTask[] = [];
-  const read = (from: number) => client.ask("running", { job: job.id, from, limit: PAGE, entries: true });
-  for await (const page of pages(read))
-    for (const { workerId: _, startedAt, ...task } of page.tasks)
-      found.push({ ...task, state: "running", ...(startedAt === undefined ? {} : { started: startedAt }) });
-  return found;
-}
+type ReadPage = (page: { readonly from: number; readonly limit: number }) => Promise<{
+  readonly tasks: readonly ListedTask[];
+  readonly next?: number;
+}>;
 
-/** With `all`, tasks of any state and worker, to find out which tasks have no result. */
-async function endedTasks(client: Client, job: JobView, filter: TaskFilter, all: boolean): Promise<ListedTask[]> {
-  const { worker, states, indices } = filter;
-  const narrowed = { state: END_STATES.filter((state) => states.includes(state)), ...(worker && { worker }) };
-  const found: ListedTask[] = [];
-  for (const { first, last } of indices ?? [{ first: 0, last: job.count - 1 }]) {
-    const read = (from: number) =>
-      client.ask("tasks", {
-        ...{ job: job.id, from, limit: Math.min(PAGE, last - from + 1), entries: true },
-        ...(all ? {} : narrowed),
-      });
-    for await (const { tasks, next = last } of pages(read, first)) {
-      for (const task of tasks) if (task.index <= last) found.push(task);
+async function* tasksIn(read: ReadPage, indices: Ranges, limit: number): AsyncGenerator<ListedTask> {
+  for (const { first, last } of indices) {
+    const most = Math.min(limit, last - first + 1);
+    for await (const { tasks, next = last } of pages((from) => read({ from, limit: most }), first)) {
+      for (const task of tasks) if (task.index <= last) yield task;
       if (next > last) break;
     }
   }
-  return found;
 }
 
-/** Tasks that wait, and tasks that were cancelled before they ran. */
-async function tasksWithoutResult(
-  client: Client,
-  job: JobView,
-  others: readonly ListedTask[],
-  { indices = [{ first: 0, last: job.count - 1 }], states }: TaskFilter,
-): Promise<ListedTask[]> {
-  const known = rangesOf(others.map(({ index }) => index).sort((a, b) => a - b));
-  const found: ListedTask[] = [];
-  for (const range of normalize(indices).flatMap((one) => difference(one, known))) {
-    const entries = await entriesOf(client, job, range);
-    for (let index = range.first; index <= range.last; index++) {
-      const state = contains(job.cancels, index) ? "cancelled" : "waiting";
-      const entry = entries[index - range.first];
-      const number = taskNumber(job, index);
-      if (states.includes(state)) found.push({ index, number, state, ...(entry === undefined ? {} : { entry }) });
-    }
-  }
-  return found;
-}
-
-async function entriesOf(client: Client, job: JobView, { first, last }: Range): Promise<Bytes[]> {
-  const found: Bytes[] = [];
-  while (job.hasEntries && first + found.length <= last) {
-    const from = first + found.length;
-    const { entries } = await client.ask("entries", { job: job.id, from, limit: Math.min(PAGE, last - from + 1) });
-    if (entries.length === 0) break;
-    found.push(...entries);
-  }
-  return found;
+function runningTask({ workerId: _, startedAt, ...task }: OperationOutput<"running">["tasks"][number]): ListedTask {
+  return { ...task, state: "running", ...(startedAt === undefined ? {} : { started: startedAt }) };
 }

@@ -1,9 +1,8 @@
 /** `laboro tasks`: the tasks of a job, one line each. */
 import { Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../base/errors.js";
-import { ago, formatSize, matchesGlob, pluralize, shortDuration } from "../../base/format.js";
+import { ago, formatSize, pluralize, shortDuration } from "../../base/format.js";
 import { rangesOf } from "../../model/ranges.js";
-import type { Bytes } from "../../model/recipe.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { type ListedTask, listTasks, TASK_STATES, type TaskState } from "../lib/list-tasks.js";
@@ -82,7 +81,9 @@ async function run(text: string, options: Options): Promise<void> {
       states: options.state ?? BEGUN,
       ...(numbers === undefined ? {} : { indices: indicesOf(job, numbers) }),
       ...(options.worker === undefined ? {} : { worker: options.worker }),
-      ...(options.entry === undefined ? {} : { matchesEntry: entryMatcher(options.entry) }),
+      ...(options.entry === undefined ? {} : { entry: options.entry }),
+      // One more than are shown: then there are more.
+      ...(options.limit === undefined || options.sort !== "number" ? {} : { limit: options.limit + 1 }),
     });
     const key = ORDERS[options.sort];
     const found = matching.sort((a, b) => key(a) - key(b)).slice(0, options.limit);
@@ -124,10 +125,18 @@ function taskLines(job: JobView, found: readonly ListedTask[], matching: number,
           detectTerminal(),
         );
   const { waiting } = job.counters;
-  if (matching > found.length) lines.push(`and ${pluralize(matching - found.length, "more task")}`);
+  if (matching > found.length) lines.push(`and ${moreText(job, found.length, matching, options)}`);
   if (options.state === undefined && waiting > 0)
     lines.push(`${pluralize(waiting, "task")} ${waiting === 1 ? "waits" : "wait"}; --state waiting lists them`);
   return lines.length > 0 ? lines : [`no task of job ${job.id} matches`];
+}
+
+/** In order of the numbers, the tasks after the shown ones are not read. */
+function moreText({ counters }: JobView, shown: number, matching: number, options: Options): string {
+  const { sort, state = BEGUN, worker, entry } = options;
+  if (sort !== "number") return pluralize(matching - shown, "more task");
+  if (worker !== undefined || entry !== undefined) return "more tasks";
+  return pluralize(state.reduce((sum, one) => sum + counters[one], 0) - shown, "more task");
 }
 
 function rowOf({ limits }: JobView, task: ListedTask): Cell[] {
@@ -153,11 +162,6 @@ function durationOf({ started, ended, state }: ListedTask): number | undefined {
   if (started === undefined) return undefined;
   return ended === undefined ? (state === "running" ? Date.now() - started : undefined) : ended - started;
 }
-
-const entryMatcher =
-  (glob: string) =>
-  (entry: Bytes | undefined): boolean =>
-    entry !== undefined && matchesGlob(Buffer.from(entry).toString(), glob);
 
 function parseOrder(text: string): Order {
   const found = ORDER_NAMES.find((name) => name === text);

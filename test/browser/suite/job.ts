@@ -230,6 +230,79 @@ export function describeJob(browser: () => Browser): void {
     await visitor.leave();
   });
 
+  it("lists what was cancelled, also tasks that never ran, and cancels tasks that are chosen", async () => {
+    const job = await scene.client.submit({
+      recipe: { kind: "command", argv: ["sh", "-c", "sleep 600", "{}"], placeholders: true },
+      entries: ["a", "b", "c", "d", "e"],
+      priority: 20,
+      maxRunning: 1,
+    });
+    await until("the first runs", async () => (await job.info()).counters.running === 1, PATIENCE_MS);
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    const rows = page.getByRole("grid", { name: "Tasks" }).locator(".grid-body .grid-row");
+    await visitor.go(`/ui/jobs/${job.id}?show=waiting`);
+    await page.getByRole("checkbox", { name: "Choose task 3" }).check();
+    await page.getByRole("checkbox", { name: "Choose task 5" }).check();
+    await page.getByRole("group", { name: "Chosen tasks" }).getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel 2 tasks" }).click();
+    await visitor.sees(`2 tasks of job ${job.id} are cancelled`);
+    await visitor.go(`/ui/jobs/${job.id}?show=cancelled`);
+    await until("both are listed", async () => (await rows.count()) === 2, PATIENCE_MS);
+    expect(await rows.allTextContents()).toEqual(["3cnever ran", "5enever ran"]);
+    await job.cancel();
+    await until("all are listed", async () => (await rows.count()) === 5, PATIENCE_MS);
+    await until(
+      "the first has its end",
+      async () => /^1aSIG/.test((await rows.allTextContents())[0] ?? ""),
+      PATIENCE_MS,
+    );
+    await page.getByRole("searchbox", { name: "Find by entry" }).fill("d");
+    await until("one is found", async () => (await rows.allTextContents()).join() === "4dnever ran", PATIENCE_MS);
+    await visitor.leave();
+  });
+
+  it("says when it will have ended, and how long half of its tasks took, and 95%", async () => {
+    const job = await scene.client.submit({
+      recipe: { ...sh("case $LABORO_TASK in 4) sleep 600;; esac") },
+      count: 8,
+      priority: 30,
+      maxRunning: 1,
+    });
+    await until("three have ended", async () => (await job.info()).counters.succeeded === 3, PATIENCE_MS);
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go(`/ui/jobs/${job.id}`);
+    await visitor.reads(".job-head .facts", (text) => /Remainingabout [\d.]+/.test(text));
+    await visitor.page.getByRole("img", { name: /^Durations of 3 tasks from/ }).waitFor();
+    await visitor.reads("main", (text) => /p50 [\d.]+ ?m?s, p95 [\d.]+ ?m?s/.test(text));
+    await visitor.leave();
+    await job.cancel();
+  });
+
+  it("is held, released and run again together with others of a list", async () => {
+    const submit = () => scene.client.submit({ name: "together", recipe: sh("true"), tags: ["nobody"] });
+    const both = [await submit(), await submit()];
+    const states = async () => (await Promise.all(both.map((job) => job.info()))).map(({ state }) => state).join();
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    const act = async (name: string, after: string): Promise<void> => {
+      await visitor.go("/ui/jobs?name=together");
+      await page.getByRole("button", { name: "Choose all listed jobs" }).click();
+      await page.getByRole("group", { name: "Chosen jobs" }).getByRole("button", { name, exact: true }).click();
+      await page
+        .getByRole("dialog")
+        .getByRole("button", { name: `${name} 2 jobs` })
+        .click();
+      await until(`${name}: ${after}`, async () => (await states()) === `${after},${after}`, PATIENCE_MS);
+    };
+    await act("Hold", "held");
+    await act("Release", "waiting");
+    await act("Cancel", "cancelled");
+    await act("Rerun", "waiting");
+    for (const job of both) await job.cancel();
+    await visitor.leave();
+  });
+
   it("has a picture that is walked by keys, and opens the task under the mark", async () => {
     const visitor = await Visitor.come(browser(), scene.broker);
     await visitor.go(`/ui/jobs/${jobs.failed.id}`);

@@ -118,6 +118,10 @@ export class TaskList {
       const { tasks, next } = await ask("waiting", input, shared);
       return { from, items: tasks.map(waitingItem), next };
     }
+    if (state === "cancelled") {
+      const { tasks, next } = await ask("cancelled", input, shared);
+      return { from, items: tasks.map(cancelledItem), next };
+    }
     const { tasks, next } = await ask("tasks", { ...input, state: [state] }, shared);
     return { from, items: tasks.map(endedItem), next };
   }
@@ -134,7 +138,7 @@ export class TaskList {
     this.#empty.textContent =
       this.#state === "running" || this.#state === "waiting"
         ? `No task${what} ${this.#state === "running" ? "runs" : "waits"}.`
-        : `No task${what} has ${this.#state === "cancelled" ? "been cancelled while it ran" : this.#state}.`;
+        : `No task${what} has ${this.#state === "cancelled" ? "been cancelled" : this.#state}.`;
   }
 
   #itemAt(at: number): Item | undefined {
@@ -197,6 +201,12 @@ function endedItem(task: Answer<"tasks">["tasks"][number]): Item {
     ...{ index, number, worker, entry: entryText(task.entry), attempt: attemptText(attempt) },
     ...{ took: duration(ended - started), outcome: describeOutcome(task), used: used.filter(Boolean).join(", ") },
   };
+}
+
+function cancelledItem({ result, ...task }: Answer<"cancelled">["tasks"][number]): Item {
+  if (result !== undefined) return endedItem({ ...result, ...task });
+  const { index, number, entry } = task;
+  return { index, number, entry: entryText(entry), worker: "", attempt: "", took: "", outcome: "never ran", used: "" };
 }
 
 export function describeOutcome({
