@@ -49,7 +49,7 @@ import { HandlerRequests, TaskFileBytes } from "./handler-messages.js";
 import { NamedLimits } from "./limits.js";
 import { JobNumbers, OpenJobs } from "./open-jobs.js";
 import { OutputRelays, type ReportTaken } from "./output-relays.js";
-import { type Decide, PendingRequests } from "./pending-requests.js";
+import { type Decide, PendingRequests, type RequestForwarder } from "./pending-requests.js";
 import { Scheduler, withRunWrites } from "./schedules.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
@@ -176,7 +176,8 @@ export class Core extends WorkerReports {
   }
 
   /** Connects this broker with those that share its store. */
-  joinGroup(parts: Partial<GroupParts>): void {
+  joinGroup({ forwarder, ...parts }: Partial<GroupParts> & { readonly forwarder?: RequestForwarder }): void {
+    this.requests.forwarder = forwarder;
     Object.assign(this, parts);
   }
 

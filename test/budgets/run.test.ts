@@ -51,7 +51,7 @@ const costs = ({ calls, modules }: CountedRun): Budget => ({
   modules,
 });
 
-const TRIES = 10;
+const TRIES = 3;
 
 /** Runs until each count was within its budget once. */
 function expectWithin<T extends Record<string, number>>(budget: T, run: () => T): void {

@@ -1,14 +1,26 @@
 import { execFile } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, it } from "vitest";
 import { REPOSITORY } from "../support/launched.js";
 
-interface LockFile {
-  readonly packages: Readonly<Record<string, { readonly resolved?: string; readonly integrity?: string }>>;
+interface LockedPackage {
+  readonly resolved?: string;
+  readonly integrity?: string;
+  readonly dev?: boolean;
+  readonly engines?: { readonly node?: string };
 }
+
+interface LockFile {
+  readonly packages: Readonly<Record<string, LockedPackage>>;
+}
+
+const { satisfies } = createRequire(import.meta.url)("semver") as {
+  satisfies(version: string, range: string): boolean;
+};
 
 const run = promisify(execFile);
 let dir = "";
@@ -35,5 +47,15 @@ describe.each([".", "test", "bench/peers"])("the lock file in %s", (folder) => {
     expect(entries.length).toBeGreaterThan(0);
     expect(entries.filter(([, { integrity }]) => integrity === undefined).map(([path]) => path)).toEqual([]);
     expect(entries.filter(([, { resolved }]) => resolved !== undefined).map(([path]) => path)).toEqual([]);
+  });
+});
+
+describe("every package that is installed with laboro", () => {
+  it.each(["20.19.0", "22.12.0"])("admits Node %s, the oldest of its line that laboro admits", (version) => {
+    const { packages } = JSON.parse(readFileSync(join(REPOSITORY, "package-lock.json"), "utf8")) as LockFile;
+    const installed = Object.entries(packages).filter(([, { dev }]) => dev !== true);
+    expect(installed.length).toBeGreaterThan(10);
+    const refusing = installed.filter(([, { engines }]) => !satisfies(version, engines?.node ?? "*"));
+    expect(refusing.map(([path, { engines }]) => `${path}: ${engines?.node}`)).toEqual([]);
   });
 });

@@ -209,6 +209,13 @@ describe("a project that has installed it", () => {
     const entries = ENTRIES.map((entry, at) => `import * as entry${at} from "${entry}";\nconsole.log(entry${at});\n`);
     writeFileSync(join(project, "example.ts"), example);
     writeFileSync(join(project, "entries.ts"), entries.join(""));
+    const internals = [
+      'import { startBroker } from "laboro/broker";',
+      'const broker = await startBroker({ dir: "data" });',
+      "// @ts-expect-error: what is inside is no part of the package",
+      "console.log(broker.core);",
+    ];
+    writeFileSync(join(project, "internals.ts"), internals.join("\n"));
     const options = {
       module: "nodenext",
       target: "es2023",

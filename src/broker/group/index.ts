@@ -149,12 +149,12 @@ export class BrokerInGroup implements BrokerGroup {
       this.#submissions = new TransactionSubmissions(core, group.submissions, log);
     }
     core.joinGroup({
+      forwarder: new PeerForwarder(this.#peers, () => this.#refresh()),
       ...{ group: this, membership: this.#membership, peers: this.#peers },
       moves: new WorkerMoves(core, this.#peers),
       loadJobs: (jobs) => this.#remoteChanges.loadJobs(jobs),
       ...(this.#submissions && { submitted: (id) => this.#submissions?.find(id) ?? Promise.resolve(undefined) }),
     });
-    core.requests.forwarder = new PeerForwarder(this.#peers, () => this.#refresh());
     core.maintenance.onChanged(() => {
       this.#membership.announce();
       this.#releaseLeases();

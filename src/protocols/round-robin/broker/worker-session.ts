@@ -115,9 +115,13 @@ export class RoundRobinWorkerSession extends CallWorker {
   /** Its services or its slots have changed. */
   updateProfile(): void {
     if (this.#state === "closed") return;
+    const { id, services: before } = this.profile;
     const services = this.#state === "leaving" ? [] : this.#context.services.offered;
     this.profile = { ...this.profile, services, total: { slots: this.#totalSlots } };
-    if (this.#state !== "joining") this.core.workerChanged(this.profile);
+    if (this.#state === "joining") return;
+    const same = services.length === before.length && services.every((one, i) => one === before[i]);
+    if (same) this.core.workerSlots(id, this.#totalSlots);
+    else this.core.workerChanged(this.profile);
   }
 
   get #totalSlots(): number {
