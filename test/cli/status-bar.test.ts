@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { barCells } from "../../src/cli/verbs/status.js";
+import { barCells } from "../../src/cli/verbs/status/job.js";
 
 it("the bar of laboro status has an empty cell exactly while tasks are left, and shows every failure", () => {
   const some = fc.integer({ min: 0, max: 200 });
