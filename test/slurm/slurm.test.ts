@@ -181,6 +181,24 @@ describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () =>
     await until("nothing is left in the queue", () => slurm.jobs.length === 0, PATIENCE_MS);
   });
 
+  it("a node that goes down before a worker joins is no failure of the allocator, which asks again", {
+    timeout: PATIENCE_MS * 2,
+  }, async () => {
+    const { client, dir, slurm } = await openSite();
+    const go = join(dir, "go");
+    const before = `until [ -e ${go} ]; do sleep 0.2; done`;
+    await add({ client, dir }, { maxWorkers: 1, before, args: ["--no-requeue"] });
+    const job = await shell(client, "true");
+    await logs(client, "started: ");
+    slurm.run("scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=test");
+    await logs(client, "taken: NODE_FAIL");
+    const { failures, problem } = await client.allocators.get("a");
+    expect([failures, problem?.kind]).toEqual([0, "taken"]);
+    writeFileSync(go, "");
+    slurm.run("scontrol", "update", "NodeName=node1", "State=RESUME");
+    expect(await job.wait({ timeoutMs: PATIENCE_MS })).toBe("succeeded");
+  });
+
   it("a job script that fails, and a node that is drained, are told", { timeout: PATIENCE_MS * 2 }, async () => {
     const { client, dir, slurm } = await openSite();
     await add({ client, dir }, { before: "echo the module is gone >&2; exit 3" });
