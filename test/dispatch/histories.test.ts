@@ -94,6 +94,15 @@ const gentle = [
 const rough = [
   ...gentle,
   { weight: 1, arbitrary: fc.record({ step: fc.constant("crashWorker" as const), at: which }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      step: fc.constant("rerun" as const),
+      at: which,
+      to: which,
+      ends: fc.subarray(["succeeded" as const, "failed" as const, "cancelled" as const], { minLength: 1 }),
+    }),
+  },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("leave" as const), at: which }) },
   {
     weight: 2,
@@ -175,6 +184,11 @@ function take(simulation: Simulation, step: Step): void {
     case "edit": {
       const at = broker(step.at);
       if (at !== undefined) simulation.edit(at, JobId(1 + (step.to % 4)), step.changes);
+      return;
+    }
+    case "rerun": {
+      const at = broker(step.at);
+      if (at !== undefined) simulation.rerun(at, JobId(1 + (step.to % 4)), step.ends);
       return;
     }
     case "clock":

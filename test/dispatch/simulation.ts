@@ -4,6 +4,7 @@
  * connection ends for one side before the other, brokers and workers die between any two steps. After each step every
  * invariant of every part is checked, and a plain book of what really ran is held against what was recorded.
  */
+import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/commit-results.js";
 import {
   createState,
   DEFAULT_SETTINGS,
@@ -43,6 +44,7 @@ import {
 import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js";
 import type { Job, JobChanges, JobSpec } from "../../src/model/job.js";
 import { LIMIT_BUCKET, type LimitRule } from "../../src/model/limit.js";
+import type { TaskEnd } from "../../src/model/outcome.js";
 import { type Range, rangesOf } from "../../src/model/ranges.js";
 import type { Epoch, TaskRange, Write } from "../../src/model/store.js";
 import type { AttemptRange, DoneTask, FromWorker, HeldTasks, TaskRef } from "../../src/protocols/laboro/messages.js";
@@ -192,14 +194,49 @@ export class Simulation {
     const [answer] = this.world.apply([write], broker.epoch, this.now);
     if (answer?.op !== "edit" || answer.job === undefined || answer.refused !== undefined) return;
     if (changes.maxRunning !== undefined) this.#overLimit.set(id, this.#countedOf(id));
+    const hear = (at: SimBroker, job: Job): void => {
+      this.decide(at, (out) => onJobEdited(at.state, out, job, this.now));
+    };
+    hear(broker, answer.job);
+    this.#hearLater(broker, id, hear);
+  }
+
+  /** Ended tasks run again. Other brokers hear of it with their next commit. */
+  rerun(broker: SimBroker, id: JobId, ends: readonly TaskEnd[]): void {
+    this.commit(broker);
+    const idCount = 100;
+    const rangeId = reserveTaskRangeIds(broker.state, idCount);
+    const [answer] = this.world.apply([{ op: "rerun", job: id, ends, rangeId, idCount }], broker.epoch, this.now);
+    if (answer?.op !== "rerun" || answer.job === undefined || answer.count === 0) return;
+    const { job, taskRanges } = answer;
+    for (const { first, last } of taskRanges) {
+      for (let index = first; index <= last; index++) {
+        this.#recorded.delete(taskKey(id, index));
+        this.#cancelled.delete(taskKey(id, index));
+      }
+    }
+    this.decide(broker, (out) => onRerun(broker.state, out, job, taskRanges, new Set(), this.now));
+    this.#hearLater(broker, id, (other, now) => {
+      const known = other.state.jobs.get(id);
+      if (known === undefined)
+        this.decide(other, (out) => onJobAdded(other.state, out, now, undefined, new Set(), this.now));
+      else {
+        known.cancels = now.cancels;
+        const { counters } = now;
+        this.decide(other, (out) => onProgress(other.state, out, id, { counters }, this.now));
+      }
+      this.decide(other, (out) => onMayLease(other.state, out, id));
+    });
+  }
+
+  /** The other brokers read the job as it is then, if it is open. */
+  #hearLater(from: SimBroker, id: JobId, hear: (other: SimBroker, job: Job) => void): void {
     for (const other of this.brokers) {
-      if (other === undefined) continue;
-      const hear = (): void => {
+      if (other === undefined || other === from) continue;
+      other.pending.after.push(() => {
         const job = this.world.jobs.get(id)?.job;
-        if (job !== undefined) this.decide(other, (out) => onJobEdited(other.state, out, job, this.now));
-      };
-      if (other === broker) hear();
-      else other.pending.after.push(hear);
+        if (job !== undefined && job.ended === undefined) hear(other, job);
+      });
     }
   }
 
