@@ -193,9 +193,10 @@ class Tiles {
     show(
       this.#waiting,
       brief(tasks.waiting),
-      jobs.held + jobs.blocked + jobs.delayed > 0
-        ? `${jobs.held} held, ${jobs.blocked} blocked, ${jobs.delayed} delayed`
-        : `tasks of ${plural(jobs.waiting + jobs.running, "job")}`,
+      (["held", "blocked", "delayed"] as const)
+        .filter((state) => jobs[state] > 0)
+        .map((state) => `${brief(jobs[state])} ${state}`)
+        .join(", ") || `tasks of ${plural(jobs.waiting + jobs.running, "job")}`,
     );
     show(
       this.#throughput,

@@ -48,6 +48,7 @@ const COLUMNS: readonly Column<Schedule>[] = [
   {
     head: "Last run",
     number: true,
+    minor: true,
     show: (cell, { last, timeZone }) => {
       setText(cell, last === undefined ? "–" : `${ago(last.at)}${last.skipped === undefined ? "" : ", skipped"}`);
       cell.title =

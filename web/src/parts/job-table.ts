@@ -78,7 +78,7 @@ const COLUMNS: readonly Column<JobView>[] = [
     },
   },
   number("Tasks", (job) => job.count, true),
-  number("Failed", ({ counters }) => counters.failed),
+  number("Failed", ({ counters }) => counters.failed, true),
   number("Running", ({ counters }) => counters.running, true),
   number("Waiting", ({ counters }) => counters.waiting, true),
   {
