@@ -70,7 +70,7 @@ async function measure(topic) {
   const profiles = options.profile ? join(RESULTS, `profile-${name}-${report.at.replaceAll(":", "-")}`) : undefined;
   profileInto(profiles);
   const scale = (count) => (options.quick ? Math.max(1, Math.round(count / 10)) : count);
-  const { list, stop } = await topic.contestants({ scale, progress });
+  const { list, stop } = await topic.contestants({ scale, progress, long: options.long });
   const rows = await takeTurns(list, options.runs, progress);
   await stop();
   console.log(tableOf(topic, rows));

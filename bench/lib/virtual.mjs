@@ -52,6 +52,13 @@ export class VirtualCluster {
     for (let i = 0; i < signatures * OPEN_JOBS_PER_SIGNATURE; i++) this.#submit();
   }
 
+  /** Tasks that wait. */
+  get waiting() {
+    let waiting = 0;
+    for (const { ready } of this.#state.jobs.values()) waiting += ready;
+    return waiting;
+  }
+
   /** Runs until so many more tasks have ended. */
   run(tasks) {
     const until = this.ended + tasks;

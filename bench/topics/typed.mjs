@@ -25,6 +25,8 @@ export const typed = {
     { about: TRUE + WITH_BROKER, figure: "per s", than: "xargs -P2", least: 0.85 },
     { about: ECHO + WITH_BROKER, figure: "per s", than: "xargs -P2", least: 0.75 },
     { about: BIG, figure: "MiB/s", than: "cat | cat", least: 0.4 },
+    // It does not grow with the output.
+    { about: BIG, figure: "largest MiB", most: 200 },
     { about: COLD, who: "laboro run, one echo", figure: "ms", than: "node -e 0", most: 3.5 },
     { about: COLD, who: "laboro status", figure: "ms", than: "node -e 0", most: 1.6 },
     { about: COLD, who: "laboro submit", figure: "ms", than: "node -e 0", most: 1.6 },
