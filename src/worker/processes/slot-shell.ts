@@ -29,13 +29,13 @@ import {
   type CommandSpec,
   directScript,
   needsNoSubshell,
-  type ProcessEnd,
   type ProcessSink,
   type RunningCommand,
   signalName,
   subshellScript,
   type TaskReport,
 } from "./script.js";
+import { type EndReason, endedWithShell, type SlotCommand, type TaskScript } from "./slot-command.js";
 import {
   agentDirectory,
   type Directory,
@@ -56,26 +56,6 @@ export interface SlotOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly now: () => number;
   readonly memorySampleMs: number;
-}
-
-type EndReason = Pick<ProcessEnd, "code" | "signal" | "error">;
-
-interface SlotCommand {
-  readonly spec: CommandSpec;
-  readonly sink: ProcessSink;
-  /** It is a command of the shell itself, whose messages get into its standard error. */
-  direct: boolean;
-  /** The end of its standard error, which may be such a message. */
-  held?: Buffer;
-  holdTimer?: NodeJS.Timeout;
-  /** When it was sent to the shell; before that, when `run` was called. */
-  started: number;
-  /**
-   * waiting: for a shell. begun: sent to the shell. open: the shell has opened its output, after it reset the signals.
-   */
-  stage: "waiting" | "cancelled" | "begun" | "open" | "killed";
-  termAgain?: NodeJS.Timeout;
-  grace?: NodeJS.Timeout;
 }
 
 const LEFTOVER_GRACE_MS = 1_000;
@@ -402,20 +382,7 @@ export class SlotShell {
 const NO_PIPES = { report: "", stdout: "", stderr: "" };
 const NEWLINE = 0x0a;
 
-interface TaskScript {
-  readonly text: string;
-  /** Undefined for a subshell. */
-  readonly place: Place | undefined;
-}
-
 const isEmpty = (record: object): boolean => Object.keys(record).length === 0;
-
-/** How a task ended whose shell went down with it. */
-function endedWithShell(task: SlotCommand, end: HelperEnd): EndReason {
-  if (task.stage === "killed") return { signal: "SIGKILL" };
-  const error = `the slot's shell ended while the command ran (${end.reason})`;
-  return end.signal === undefined ? { error } : { signal: end.signal, error };
-}
 
 function removeQuietly(dir: string): void {
   try {
