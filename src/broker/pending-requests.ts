@@ -116,12 +116,12 @@ export class PendingRequests {
     const { request, receivedAt } = pending;
     const deadline = receivedAt + request.timeoutMs;
     const timeoutMs = Math.max(1, deadline - now());
-    const cancel = this.forwarder?.forward({ ...request, timeoutMs }, (body, error) => {
+    const cancel = this.forwarder?.forward({ ...request, timeoutMs }, (body, error, attachment) => {
       if (!this.#forwarded.delete(id)) return;
       if (error === "LABORO_BROKER_GONE" && request.retry && now() < deadline) {
         this.#enqueue(id, pending);
       } else {
-        this.#answer(id, body, error === "LABORO_BROKER_GONE" ? "LABORO_WORKER_LOST" : error);
+        this.#answer(id, body, error === "LABORO_BROKER_GONE" ? "LABORO_WORKER_LOST" : error, attachment);
       }
     });
     if (cancel !== undefined) this.#forwarded.set(id, cancel);

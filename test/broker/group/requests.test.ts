@@ -21,6 +21,19 @@ describe("a request", () => {
     expect(b.broker.core.state.requests.size).toBe(0);
   });
 
+  it("fails with what a handler at another broker threw", async () => {
+    const [a, b] = await two();
+    const fails = (): never => {
+      throw Object.assign(new RangeError("too far", { cause: new Error("no map") }), { code: "EFAR" });
+    };
+    await joined(b.worker({ services: { fails } }));
+    await until("a knows of it", () => a.broker.core.peers?.all[0]?.services.length === 1, PATIENCE_MS);
+    await expect(a.client.request("fails")).rejects.toMatchObject({
+      ...{ code: "LABORO_SERVICE_FAILED", message: "too far" },
+      cause: { name: "RangeError", code: "EFAR", cause: { message: "no map" } },
+    });
+  });
+
   it("that waits where nobody is finds a worker that comes to another broker", async () => {
     const [a, b] = await two();
     const asked = a.client.request("upper", "late", { timeoutMs: PATIENCE_MS });

@@ -69,7 +69,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro run --ssh${NO_SSHD === undefined 
     const needs = async (...words: string[]) => (await place.run(...words, "echo", ":::", "a")).stderr;
     expect(await needs("--ssh", "")).toContain("--ssh: no machine is named; expected [USER@]HOST");
     expect(await needs("--stay")).toContain("--stay goes with --ssh only");
-    expect(await needs("--archive", "x.tar.gz")).toContain("--archive goes with --ssh only");
+    expect(await needs("--archive", "x.tar.gz")).toContain("--archive x.tar.gz goes with --ssh only");
   });
 
   it("runs a task in the home directory of a machine that does not have the directory of the run", async () => {
