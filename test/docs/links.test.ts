@@ -76,6 +76,22 @@ describe("docs/architecture.md", () => {
     expect(new Set(defined)).toEqual(named);
   });
 
+  it("has a link in each step of its walks", () => {
+    const walks = page.slice(page.indexOf("## The walk of a task"), page.indexOf("## When something fails"));
+    const steps = walks.split(/^(?=\d\. )/m).slice(1);
+    expect(steps.length).toBeGreaterThan(20);
+    expect(steps.filter((step) => !/\[`[^`]+`\]/.test(step))).toEqual([]);
+  });
+
+  it("has every folder of the source, the broker, the protocols and the store in its picture", () => {
+    const picture = page.slice(page.indexOf("## The picture"), page.indexOf("## The walk of a task"));
+    const folders = ["src", "src/broker", "src/protocols", "src/store", "src/worker"].flatMap((folder) =>
+      readdirSync(join(REPOSITORY, folder), { withFileTypes: true }).filter((entry) => entry.isDirectory()),
+    );
+    const words = new Set(picture.match(/[\w-]+/g));
+    expect(folders.map(({ name }) => name).filter((name) => !words.has(name))).toEqual([]);
+  });
+
   it("tells of every folder of the source", () => {
     const names = readdirSync(join(REPOSITORY, "src"));
     expect(names.filter((name) => !page.includes(`\`src/${name}`))).toEqual([]);
