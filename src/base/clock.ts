@@ -9,6 +9,18 @@ export function now(): number {
   return timeOrigin + performance.now();
 }
 
+/** Ends early when the signal is aborted. */
+export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, signal?.aborted === true ? 0 : ms);
+    signal?.addEventListener("abort", end);
+  });
+
 /** Timers that are cleared together. */
 export class Timers {
   readonly #running = new Set<NodeJS.Timeout>();

@@ -2,9 +2,11 @@
  * Removes ended jobs when their time is over, or when they take too much space: oldest first. Open jobs are never
  * removed.
  */
+
 import { now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
+import { END_STATES } from "../model/job.js";
 import type { Core } from "./core.js";
 import { endedJobs, removeJobs } from "./operations/job-list.js";
 
@@ -26,7 +28,6 @@ const EVERY_MS = 60_000;
 /** Jobs removed before the size is measured again. */
 const AT_ONCE = 20;
 const PAUSE_MS = 5;
-const ALL_ENDS = ["succeeded", "failed", "cancelled"] as const;
 
 /** Returns the function that stops it. */
 export function startRetention(core: Core, retention: Retention, log: Log): () => void {
@@ -66,7 +67,7 @@ async function removeOverSize(core: Core, { keepBytes, keepAtLeastMs }: Retentio
   if (keepBytes === undefined || (await core.store.bytesUsed()) <= keepBytes) return 0;
   const ended = await endedJobs(core, {
     ...(keepAtLeastMs === undefined ? {} : { olderThanMs: keepAtLeastMs }),
-    states: [...ALL_ENDS],
+    states: [...END_STATES],
     keep: 0,
   });
   let removed = 0;

@@ -146,7 +146,9 @@ export const LARGE_SUBMISSION = 1024 * 1024;
 export type Entries = readonly Bytes[];
 
 /** How a job ended: `succeeded` if all of its tasks did. */
-export type JobEnd = "succeeded" | "failed" | "cancelled";
+/** Stores and messages number them in this order. */
+export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
+export type JobEnd = (typeof END_STATES)[number];
 
 /** Ended tasks by outcome. Tasks that were cancelled before they ran are counted here, but have no result. */
 export interface Counters {

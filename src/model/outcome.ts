@@ -43,7 +43,9 @@ export const MAX_VALUE = 1024 * 1024;
 /** Lists of results contain values up to this size. Larger ones are read one by one. */
 export const LISTED_VALUE = 4096;
 
-export type OutputStream = "stdout" | "stderr";
+/** Stores and messages number them in this order. */
+export const OUTPUT_STREAMS = ["stdout", "stderr"] as const;
+export type OutputStream = (typeof OUTPUT_STREAMS)[number];
 
 /** A part of an attempt's output that is stored with its result; parts follow each other without a gap. */
 export interface SmallOutput {
@@ -60,7 +62,7 @@ export const SMALL_OUTPUT_MS = 100;
 export const succeeded = (outcome: Outcome): boolean =>
   outcome.code === 0 && outcome.timedOut !== true && outcome.error === undefined;
 
-export type TaskEnd = "succeeded" | "failed" | "cancelled";
+export type TaskEnd = JobEnd;
 
 /** The stored result of an ended task. */
 export interface TaskResult extends Outcome {

@@ -2,7 +2,7 @@
  * Task definitions: a name, the type of the input and the type of the result. Clients and workers share a definition;
  * this module loads neither. Inputs and results are sent as JSON, or as bytes if the schema is `bytes`.
  */
-import { type ErrorCode, LaboroError } from "../base/errors.js";
+import { badInput, type ErrorCode, LaboroError } from "../base/errors.js";
 
 /** What zod, valibot, arktype and others implement: https://standardschema.dev. */
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -121,8 +121,7 @@ export function defineTask<Input = unknown, Output = unknown, Parsed = Input>(
   name: string,
   options: TaskOptions<Input, Output, Parsed> = {},
 ): TaskDefinition<Input, Output, Parsed> {
-  if (typeof name !== "string" || name === "")
-    throw new LaboroError("LABORO_BAD_INPUT", "a task needs a name that is a text");
+  if (typeof name !== "string" || name === "") throw badInput("a task needs a name that is a text");
   const { input, output } = options;
   const task: TaskDefinition<Input, Output, Parsed> = {
     name,
@@ -191,9 +190,9 @@ function encode(schema: StandardSchema | undefined, value: unknown, what: string
     text = JSON.stringify(value);
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `${what} is no JSON: ${why}`, { cause });
+    throw badInput(`${what} is no JSON: ${why}`, cause);
   }
-  if (text === undefined) throw new LaboroError("LABORO_BAD_INPUT", `${what} is no JSON: it is a ${typeof value}`);
+  if (text === undefined) throw badInput(`${what} is no JSON: it is a ${typeof value}`);
   return text;
 }
 
@@ -217,7 +216,7 @@ async function validate(schema: StandardSchema | undefined, value: unknown, what
   if (schema === undefined) return value;
   const result = await schema["~standard"].validate(value);
   if (result.issues === undefined) return result.value;
-  throw new LaboroError("LABORO_BAD_INPUT", `${what}: ${result.issues.map(issueText).join("; ")}`);
+  throw badInput(`${what}: ${result.issues.map(issueText).join("; ")}`);
 }
 
 function issueText({ path = [], message }: SchemaIssue): string {

@@ -2,7 +2,9 @@
  * Results as rows, in both engines. The small output of an attempt is one value: varints (the number of parts, then
  * each part's length * 2 + stream), then the bytes.
  */
+
 import { VarintReader, varintSize, writeVarint } from "../base/files/records.js";
+import { END_STATES } from "../model/job.js";
 import type { OutputStream, SmallOutput, TaskEnd, TaskResult } from "../model/outcome.js";
 import type { OutputOptions, OutputPage, OutputPiece } from "../model/store.js";
 
@@ -10,9 +12,8 @@ import type { OutputOptions, OutputPage, OutputPiece } from "../model/store.js";
 export const REMOVED_IN_BATCH = 10_000;
 
 /** How a task ended, by the number that the tables have for it. */
-export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 
-export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
+export const stateNumber = (state: TaskEnd): number => END_STATES.indexOf(state);
 
 export interface ResultRow {
   readonly index: number;
@@ -38,7 +39,7 @@ export function resultFrom(row: ResultRow): TaskResult {
   const { code, signal, timedOut, error, cpuMs, peakMemory, output, valueBytes, value, state, ...rest } = row;
   return {
     ...rest,
-    state: STATES[state] ?? "failed",
+    state: END_STATES[state] ?? "failed",
     ...(code === null ? {} : { code }),
     ...(signal === null ? {} : { signal }),
     ...(timedOut === null ? {} : { timedOut: Boolean(timedOut) }),

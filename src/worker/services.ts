@@ -1,6 +1,6 @@
 /** The services of a worker: functions of this process, modules in threads, programs. And the calls of them. */
 import { format, types } from "node:util";
-import { type ErrorCode, LaboroError } from "../base/errors.js";
+import { badInput, type ErrorCode, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import { describeError, type ErrorDetails, errorFromValue } from "../model/handler-errors.js";
 import type { TaskEnd } from "../model/outcome.js";
@@ -151,8 +151,7 @@ export class ServiceCall implements HandlerContext {
     jobs: readonly number[],
   ): AsyncGenerator<TaskOutcome<Output>> {
     for (const job of jobs) {
-      if (!this.after.includes(job))
-        throw new LaboroError("LABORO_BAD_INPUT", `job ${this.job} did not come after job ${job}`);
+      if (!this.after.includes(job)) throw badInput(`job ${this.job} did not come after job ${job}`);
       let from: number | undefined = 0;
       while (from !== undefined) {
         const page: ResultsPage = await this.port.results(job, from);

@@ -87,4 +87,4 @@ function tightenFile(path: string): void {
   }
 }
 
-const octal = (mode: number): string => (mode & 0o777).toString(8).padStart(4, "0");
+export const octal = (mode: number): string => (mode & 0o777).toString(8).padStart(4, "0");

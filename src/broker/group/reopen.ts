@@ -13,7 +13,7 @@
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { pause } from "../../base/clock.js";
 import { asLaboroError, errnoOf, LaboroError } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
 import { SILENT } from "../../base/log.js";
@@ -222,9 +222,6 @@ async function openPostgres(url: string, directory: GroupDirectory, log: (line: 
   const { identity, formerEpoch } = directory;
   return openPostgresStore({ url, log, identity, ...(formerEpoch === undefined ? {} : { formerEpoch }) });
 }
-
-/** Resolves early when the broker stops. */
-const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});
 
 /**
  * The data directory of a broker of a group: identity, tokens, certificates, and a lock. The lock proves that the

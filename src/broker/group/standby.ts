@@ -5,7 +5,7 @@
  */
 import { hostname } from "node:os";
 import { inUrl, isLoopback } from "../../base/addresses.js";
-import { now } from "../../base/clock.js";
+import { now, pause } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { packageVersion } from "../../base/package.js";
@@ -104,5 +104,3 @@ async function urlsWhenOpen(address: StandbyOptions["address"]): Promise<Heartbe
   }
   return urls;
 }
-
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

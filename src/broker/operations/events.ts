@@ -1,9 +1,10 @@
 /** Following events. */
+
 import { now } from "../../base/clock.js";
+import { END_STATES } from "../../model/job.js";
 import type { ReadType } from "../../model/schema.js";
 import * as s from "../../model/schema.js";
 import { waitForNext } from "../watchers.js";
-import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { index, limit, number, progress, rangesOut, waitMs } from "./shared-fields.js";
 

@@ -4,11 +4,12 @@ import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import { definedOnly } from "../../model/input.js";
+import { END_STATES } from "../../model/job.js";
 import * as s from "../../model/schema.js";
 import type { JobFilter } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { tasksAtPeers } from "../group/group-view.js";
-import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
+import { type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
 import { operation } from "./operation.js";
 import { job, limit, nothing, requireJob } from "./shared-fields.js";
 

@@ -3,7 +3,7 @@
 import { shellWord } from "../../base/format.js";
 import type { State } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
-import { type Counters, finishedCount, type Job, type Limits, NO_OUTPUT_CAP } from "../../model/job.js";
+import { type Counters, END_STATES, finishedCount, type Job, type Limits, NO_OUTPUT_CAP } from "../../model/job.js";
 import { amount, haltRule, retry } from "../../model/job-input.js";
 import { MAX_LIMITS_OF_JOB } from "../../model/limit.js";
 import { ALL, type Bytes, outputFiles, type Recipe, sentFile } from "../../model/recipe.js";
@@ -16,7 +16,6 @@ import { openJobState } from "../stats/counters.js";
 import { rangesOut } from "./shared-fields.js";
 
 export const OPEN_STATES = ["held", "blocked", "delayed", "waiting", "running"] as const;
-export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
 const SUMMARY = 200;
 const MAX_NUMBERS = 10_000_000;
 const MAX_DEPENDENTS = 100;

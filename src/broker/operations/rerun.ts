@@ -3,11 +3,10 @@
 import { asLaboroError, badInput, LaboroError } from "../../base/errors.js";
 import { reserveTaskRangeIds } from "../../dispatch/commit-results.js";
 import type { JobId } from "../../model/ids.js";
-import type { Job, JobEnd } from "../../model/job.js";
+import { END_STATES, type Job, type JobEnd } from "../../model/job.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseFailedDependencies } from "../dependencies.js";
-import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { job, ranges, requireJob, tasksWithin } from "./shared-fields.js";
 

@@ -1,6 +1,6 @@
 /** Operations on one task of a job: its state, command and attempts, and why it waits. */
 import type { JobId } from "../../model/ids.js";
-import type { Job } from "../../model/job.js";
+import { END_STATES, type Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import { taskCommand } from "../../model/placeholders.js";
 import { contains } from "../../model/ranges.js";
@@ -8,7 +8,6 @@ import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { locateTask } from "../group/group-view.js";
-import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { index, job, noSuchTask, number, requireJob } from "./shared-fields.js";
 import { taskResult, withNumber } from "./tasks.js";

@@ -2,14 +2,13 @@
 import { matchesGlob } from "../../base/format.js";
 import { STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
-import type { Job } from "../../model/job.js";
+import { END_STATES, type Job } from "../../model/job.js";
 import { MAX_TASKS } from "../../model/job-input.js";
 import { LISTED_VALUE, MAX_VALUE, type TaskResult } from "../../model/outcome.js";
 import type { Bytes } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { index, job, limit, number, progress, requireJob } from "./shared-fields.js";
 

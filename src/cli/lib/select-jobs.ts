@@ -12,6 +12,7 @@ import { InvalidArgumentError } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { OperationInput } from "../../broker/operations/index.js";
 import type { Client } from "../../client/client.js";
+import { END_STATES } from "../../model/job.js";
 import { normalize, type Range, type Ranges } from "../../model/ranges.js";
 import { numberLimits, tasksNumbered, tasksText } from "../../model/task-numbers.js";
 import { EXIT, reportFailure } from "./failures.js";
@@ -196,8 +197,7 @@ export const OPEN_STATES = [
   "waiting",
   "running",
 ] as const satisfies readonly JobStateName[];
-export const ENDED_STATES = ["succeeded", "failed", "cancelled"] as const satisfies readonly JobStateName[];
-export const JOB_STATES = [...OPEN_STATES, ...ENDED_STATES] as const;
+export const JOB_STATES = [...OPEN_STATES, ...END_STATES] as const;
 
 /** For options that may be repeated. */
 export const stateParser =

@@ -4,12 +4,13 @@ import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import { definedOnly } from "../../model/input.js";
+import { END_STATES } from "../../model/job.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration, wholeNumber } from "../lib/option-parsers.js";
 import { confirm, printLines, requireTerminal } from "../lib/print.js";
 
-import { changeJobs, ENDED_STATES, parseJobSelector, stateParser } from "../lib/select-jobs.js";
+import { changeJobs, parseJobSelector, stateParser } from "../lib/select-jobs.js";
 
 interface Options extends BrokerChoice {
   readonly olderThan?: number;
@@ -31,7 +32,7 @@ export function clean(): Command {
     .option(
       "--state <states>",
       "delete only jobs in these states: succeeded, failed, cancelled",
-      stateParser(ENDED_STATES),
+      stateParser(END_STATES),
     )
     .option("--yes", "do not ask for confirmation")
     .addHelpText(
@@ -55,7 +56,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
     if (!isExplicit && !(await confirm(`forget ${whatOf(text, options)} in ${place}?`))) return;
     if (selector !== undefined) {
       await changeJobs(client, selector, {
-        states: ENDED_STATES,
+        states: END_STATES,
         noneMessage: "to clean: none of them has ended",
         apply: async (_, { id }) => {
           await client.ask("remove", { job: id });

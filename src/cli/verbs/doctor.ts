@@ -6,7 +6,7 @@ import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import { networkFilesystem } from "../../base/files/filesystem.js";
 import { acquireLock } from "../../base/files/lock.js";
-import { distrustReason } from "../../base/files/private-directory.js";
+import { distrustReason, octal } from "../../base/files/private-directory.js";
 import { formatSize, pluralize, shortDuration } from "../../base/format.js";
 import { packageVersion } from "../../base/package.js";
 import { dataDirectory } from "../../client/find-broker.js";
@@ -297,5 +297,3 @@ function checkDatabase(dir: string): Check {
     return fail(messageOf(cause), RESTORE);
   }
 }
-
-const octal = (mode: number): string => (mode & 0o777).toString(8).padStart(4, "0");

@@ -4,13 +4,13 @@ import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { ago, formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
+import { END_STATES } from "../../model/job.js";
 import { paceOf, paceTexts, type UsageOf, usageReader } from "../lib/batch/progress-bar.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
 import { parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
 import type { JobView, OperationOutput } from "../lib/result-text.js";
 import {
-  ENDED_STATES,
   isSingleJob,
   JOB_STATES,
   type JobFilter,
@@ -136,7 +136,7 @@ async function jobsToShow(client: Client, options: Options): Promise<JobListing>
   }
   const [open, ended] = await Promise.all([
     listJobs(client, { ...filter, state: ["open"] }),
-    client.ask("jobs", { ...filter, state: [...ENDED_STATES], limit: MAX_ENDED_SCANNED }),
+    client.ask("jobs", { ...filter, state: [...END_STATES], limit: MAX_ENDED_SCANNED }),
   ]);
   // Sorted by their ends: a long job that has just ended comes first.
   const recent = [...ended.jobs].sort((a, b) => (b.ended ?? 0) - (a.ended ?? 0)).slice(0, RECENT);

@@ -1,6 +1,6 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
 import { flag, integer, unexpectedValue } from "../../model/input.js";
-import type { Counters } from "../../model/job.js";
+import { type Counters, END_STATES } from "../../model/job.js";
 import type { RunningTask } from "../../model/outcome.js";
 import type { Ranges } from "../../model/ranges.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
@@ -21,7 +21,6 @@ import {
 } from "./codec-fields.js";
 import {
   absent,
-  ENDS,
   HEARTBEAT,
   type MessageCodecs,
   RELAY,
@@ -140,7 +139,7 @@ export const TO_CLIENT: MessageCodecs<ToClient> = {
       m.counters === undefined ? null : [m.counters.succeeded, m.counters.failed, m.counters.cancelled],
       m.running?.map(({ index, number, attempt }) => [index, number, attempt]) ?? null,
       m.held ?? null,
-      m.ended === undefined ? null : ENDS.indexOf(m.ended),
+      m.ended === undefined ? null : END_STATES.indexOf(m.ended),
     ],
     read: (row) => ({
       type: "PROGRESS",
@@ -150,7 +149,7 @@ export const TO_CLIENT: MessageCodecs<ToClient> = {
       ...(absent(row[4]) ? {} : { counters: readCounters(row[4]) }),
       ...(absent(row[5]) ? {} : { running: rows(row[5], "running", readRunning) }),
       ...(absent(row[6]) ? {} : { held: flag(row[6], "held") }),
-      ...(absent(row[7]) ? {} : { ended: enumValue(row[7], "ended", ENDS) }),
+      ...(absent(row[7]) ? {} : { ended: enumValue(row[7], "ended", END_STATES) }),
     }),
   },
   ERROR: {

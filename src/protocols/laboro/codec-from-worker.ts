@@ -1,15 +1,16 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
+
 import { badInput } from "../../base/errors.js";
 import { type JobId, SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
+import { END_STATES } from "../../model/job.js";
 import {
   type EndedTask,
   FILE_CHUNK,
   MAX_VALUE,
-  type OutputStream,
+  OUTPUT_STREAMS,
   SMALL_OUTPUT,
   type SmallOutput,
-  type TaskEnd,
 } from "../../model/outcome.js";
 import type { RememberedStore } from "../../model/store.js";
 import {
@@ -48,8 +49,6 @@ export type MessageCodecs<Message extends { readonly type: string }> = {
 };
 
 const HELD_STATES: readonly HeldState[] = ["prefetched", "running", "finished"];
-export const ENDS: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
-const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 const MAX_POSITION = 2 ** 50;
 
 export const HEARTBEAT: MessageCodec<{ readonly type: "HEARTBEAT" }> = {
@@ -214,7 +213,7 @@ function writeDone(task: DoneTask): Row {
   const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputBytes];
   const rest = [
     task.error === undefined ? undefined : clipped(task.error),
-    task.output?.map(({ stream, bytes }) => [STREAMS.indexOf(stream), bytes]),
+    task.output?.map(({ stream, bytes }) => [OUTPUT_STREAMS.indexOf(stream), bytes]),
     task.value,
     task.retryAfterMs,
     task.valueBytes,
@@ -253,7 +252,7 @@ function readDone(row: Row): DoneTask {
 /** As in DONE, with what the broker adds. */
 export const writeEnded = (job: JobId, task: EndedTask): Row => [
   task.number,
-  ENDS.indexOf(task.state),
+  END_STATES.indexOf(task.state),
   task.worker,
   writeDone({ ...task, job }),
 ];
@@ -264,7 +263,7 @@ export function readEnded(row: Row): EndedTask {
   return {
     ...outcome,
     number: count(row[0], "number"),
-    state: enumValue(row[1], "state", ENDS),
+    state: enumValue(row[1], "state", END_STATES),
     worker: name(row[2], "worker"),
   };
 }
@@ -277,7 +276,7 @@ function readValue(given: unknown): Uint8Array {
 
 function readSmallOutput(value: unknown, outputBytes: number): SmallOutput[] {
   const parts = rows(value, "output", (row) => ({
-    stream: enumValue(row[0], "stream", STREAMS),
+    stream: enumValue(row[0], "stream", OUTPUT_STREAMS),
     bytes: body(row[1], "bytes"),
   }));
   let size = 0;
@@ -288,13 +287,13 @@ function readSmallOutput(value: unknown, outputBytes: number): SmallOutput[] {
 }
 
 function writeOutput({ job, index, attempt, stream, offset, bytes }: TaskOutput): Row {
-  return [job, index, attempt, STREAMS.indexOf(stream), offset, bytes];
+  return [job, index, attempt, OUTPUT_STREAMS.indexOf(stream), offset, bytes];
 }
 
 function readOutput(row: Row): TaskOutput {
   return {
     ...readRef(row),
-    stream: enumValue(row[3], "stream", STREAMS),
+    stream: enumValue(row[3], "stream", OUTPUT_STREAMS),
     offset: position(row[4], "offset"),
     bytes: chunk(row[5]),
   };

@@ -10,6 +10,7 @@
  * committed; until then it is tried again. The client may send a statement of a broken connection on the next one,
  * outside a transaction. So no statement has an effect without the setting of its own transaction (statements.ts).
  */
+import { pause } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import type { Epoch } from "../../model/store.js";
 import {
@@ -18,7 +19,6 @@ import {
   isAlreadyCommitted,
   isTimeout,
   isUnconfirmed,
-  pause,
   type Session,
   send,
   storeFailure,

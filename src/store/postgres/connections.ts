@@ -2,7 +2,9 @@
  * A broker's connections to PostgreSQL: one writer, a few readers, one for heartbeats, and one listener
  * (change-feed.ts). A heartbeat must not wait for a batch, nor a batch for a page that is read.
  */
+
 import postgres from "postgres";
+import { pause } from "../../base/clock.js";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 
 export type Client = postgres.Sql<{ bigint: number }>;
@@ -174,8 +176,6 @@ async function withTimeout<T>(ms: number, answering: Promise<T>, cutOff: () => v
     clearTimeout(timer);
   }
 }
-
-export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 export const send = <Row extends object>(
   client: Pick<Client, "unsafe">,

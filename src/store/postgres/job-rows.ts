@@ -1,7 +1,7 @@
 /** Rows of task ranges; rows of jobs, with their counters summed over the brokers that have worked on them. */
 import { unpack } from "msgpackr";
 import type { JobId } from "../../model/ids.js";
-import type { Job, JobEnd } from "../../model/job.js";
+import { END_STATES, type Job, type JobEnd } from "../../model/job.js";
 import type { ClaimedRange, JobFilter } from "../../model/store.js";
 import {
   checkPattern,
@@ -42,17 +42,15 @@ export function pageOfJobs(conditions: readonly Condition[]): string {
 
 export type JobRow = JobColumns<boolean, number>;
 
-const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
-
 export const jobFrom = (row: JobRow): Job =>
   jobFromColumns(row, {
     // From a Buffer the bytes in it would come as Buffers.
     spec: unpack(new Uint8Array(row.spec)),
     cancels: rangesFrom(row.cancels),
-    ended: row.endedState === null ? undefined : ENDS[row.endedState],
+    ended: row.endedState === null ? undefined : END_STATES[row.endedState],
   });
 
-const jobEndNumber = (end: JobEnd): number => ENDS.indexOf(end);
+const jobEndNumber = (end: JobEnd): number => END_STATES.indexOf(end);
 
 /** The conditions of a filter on jobs, with their values. */
 export interface Condition {
@@ -125,7 +123,7 @@ export async function expiredJobs(
   limit: number,
 ): Promise<JobId[]> {
   const rows = [...(await session.send<{ id: JobId }>(OWN_KEEP_OVER, [now, limit]))];
-  for (const state of ["succeeded", "failed", "cancelled"] as const) {
+  for (const state of END_STATES) {
     const keep = state === "succeeded" ? keepMs : keepFailedMs;
     if (keep === undefined || rows.length >= limit) continue;
     rows.push(...(await session.send<{ id: JobId }>(KEEP_OVER, [now, limit - rows.length, jobEndNumber(state), keep])));

@@ -1,9 +1,10 @@
 /** Results as columns of parameters, and as rows that come back. */
 
 import type { JobId, TaskIndex } from "../../model/ids.js";
+import { END_STATES } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { ResultOptions, ResultPage } from "../../model/store.js";
-import { encodeSmallOutput, type ResultRow, resultFrom, STATES, stateNumber } from "../result-rows.js";
+import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../result-rows.js";
 import type { Session, Value } from "./connections.js";
 import { booleanArray, ConcatenatedBytes, numberArray, numberColumns, textColumns, validText } from "./statements.js";
 
@@ -121,7 +122,7 @@ export async function readResults(session: Session, job: JobId, options: ResultO
     session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker, withOutput, maxValue]);
   const pages = await Promise.all(
     // Each state by its own index, in order; as many of each as are wanted of all.
-    filter.states === undefined ? [read()] : STATES.filter((state) => filter.states?.includes(state)).map(read),
+    filter.states === undefined ? [read()] : END_STATES.filter((state) => filter.states?.includes(state)).map(read),
   );
   const rows = pages.length === 1 ? (pages[0] ?? []) : pages.flat().toSorted((a, b) => a.index - b.index);
   const results = rows.slice(0, limit).map(resultFrom);

@@ -7,10 +7,10 @@
  * The numbers begin with one code per write; the code of a claim, settle or output is followed by its fields.
  */
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
-import type { JobEnd } from "../../model/job.js";
-import type { OutputStream, TaskResult } from "../../model/outcome.js";
+import { END_STATES } from "../../model/job.js";
+import { OUTPUT_STREAMS, type OutputStream, type TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Progress, Write } from "../../model/store.js";
-import { STATES, withOwnBytes } from "../result-rows.js";
+import { withOwnBytes } from "../result-rows.js";
 import type { EditRow, SubmitRow, WriteResultRow, WriteRow } from "./messages.js";
 
 type Output = Extract<Write, { op: "output" }>;
@@ -33,7 +33,6 @@ const SETTLE_FIELDS = 5;
 const RESULT_FIELDS = 14;
 const CHUNK_FIELDS = 6;
 const NONE = -1;
-const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 type Submit = Extract<Write, { op: "submit" }>;
 
@@ -101,7 +100,7 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
     taken += length;
     return bytes.subarray(taken - length, taken);
   };
-  const stream = (): OutputStream => STREAMS[next()] ?? "stdout";
+  const stream = (): OutputStream => OUTPUT_STREAMS[next()] ?? "stdout";
   while (at < numbers.length) {
     const code = next();
     if (code === SETTLE) {
@@ -173,7 +172,7 @@ function packSettle(
   for (const result of write.results) {
     numbers[at] = result.index;
     numbers[at + 1] = result.attempt;
-    numbers[at + 2] = STATES.indexOf(result.state);
+    numbers[at + 2] = END_STATES.indexOf(result.state);
     numbers[at + 3] = result.started;
     numbers[at + 4] = result.ended;
     numbers[at + 5] = result.outputBytes;
@@ -188,7 +187,7 @@ function packSettle(
     at += RESULT_FIELDS;
     if (result.value !== undefined) bytes.push(result.value);
     for (const part of result.output ?? []) {
-      numbers[at++] = STREAMS.indexOf(part.stream);
+      numbers[at++] = OUTPUT_STREAMS.indexOf(part.stream);
       numbers[at++] = part.bytes.length;
       bytes.push(part.bytes);
     }
@@ -200,7 +199,7 @@ function packChunk(numbers: Float64Array, at: number, chunk: OutputChunk, bytes:
   numbers[at] = chunk.job;
   numbers[at + 1] = chunk.index;
   numbers[at + 2] = chunk.attempt;
-  numbers[at + 3] = STREAMS.indexOf(chunk.stream);
+  numbers[at + 3] = OUTPUT_STREAMS.indexOf(chunk.stream);
   numbers[at + 4] = chunk.offset;
   numbers[at + 5] = chunk.bytes.length;
   bytes.push(chunk.bytes);
@@ -233,7 +232,7 @@ function unpackResult(numbers: Float64Array, at: number, texts: readonly string[
   const result: MutableResult = {
     index: field(0),
     attempt: field(1),
-    state: STATES[field(2)] ?? "failed",
+    state: END_STATES[field(2)] ?? "failed",
     started: field(3),
     ended: field(4),
     outputBytes: field(5),
@@ -295,7 +294,6 @@ export interface PackedWriteResults {
 const LOST = 1;
 const PROGRESS = 2;
 const OPS: readonly Frequent["op"][] = ["claim", "settle", "replace"];
-const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
 /** A code is the op's position + 1, times this, plus LOST and PROGRESS if they apply. */
 const OP = 4;
 const MAX_FIELDS = 5;
@@ -317,7 +315,7 @@ export function packWriteResults(results: readonly WriteResultRow[]): PackedWrit
     numbers[at++] = progress.counters.succeeded;
     numbers[at++] = progress.counters.failed;
     numbers[at++] = progress.counters.cancelled;
-    numbers[at++] = progress.ended === undefined ? -1 : ENDS.indexOf(progress.ended);
+    numbers[at++] = progress.ended === undefined ? -1 : END_STATES.indexOf(progress.ended);
   }
   return { numbers: numbers.slice(0, at), plain };
 }
@@ -346,6 +344,6 @@ export function unpackWriteResults(packed: PackedWriteResults): WriteResultRow[]
 
 function progressFrom(succeeded: number, failed: number, cancelled: number, end: number): Progress {
   const counters = { succeeded, failed, cancelled };
-  const ended = ENDS[end];
+  const ended = END_STATES[end];
   return ended === undefined ? { counters } : { counters, ended };
 }

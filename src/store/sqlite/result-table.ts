@@ -1,10 +1,10 @@
 /** The rows of finished attempts: `result` for the last one of a task, `earlier_attempt` for those before it. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
-import type { Counters } from "../../model/job.js";
+import { type Counters, END_STATES } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { EndCounts, ResultOptions, TaskUsage } from "../../model/store.js";
-import { encodeSmallOutput, type ResultRow, resultFrom, STATES, stateNumber } from "../result-rows.js";
+import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../result-rows.js";
 import type { Database, Statement } from "./database.js";
 
 /** The table, with an index hint, and the condition for results of one state. */
@@ -70,7 +70,7 @@ export class ResultTable {
     this.#many = db.prepare(insertInto("result", ROWS));
     this.#earlier = db.prepare(insertInto("earlier_attempt", 1));
     this.#all = db.prepare(pageOfResults(ANY_STATE));
-    this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(stateQuery(state)))]));
+    this.#withState = new Map(END_STATES.map((state) => [state, db.prepare(pageOfResults(stateQuery(state)))]));
     this.#ends = db.prepare(ENDS);
     this.#usage = db.prepare(USAGE);
     this.#earlierOf = db.prepare(EARLIER);

@@ -26,7 +26,7 @@
  */
 
 import { constants } from "node:os";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
 import type { Bytes } from "../../model/recipe.js";
 import { latin1, quote, SHELL_RESERVED } from "../../model/shell-command-list.js";
@@ -161,7 +161,7 @@ function namedValues(env: CommandSpec["env"]): [string, string][] {
   const found: [string, string][] = [];
   for (const [name, value] of Object.entries(env ?? {})) {
     if (!NAME.test(name)) {
-      throw new LaboroError("LABORO_BAD_INPUT", `"${name}" cannot be the name of an environment variable`);
+      throw badInput(`"${name}" cannot be the name of an environment variable`);
     }
     const word = quote(value, `value of ${name}`);
     if (!SHELL_RESERVED.test(name)) found.push([name, word]);
@@ -171,7 +171,7 @@ function namedValues(env: CommandSpec["env"]): [string, string][] {
 
 function commandWords(spec: CommandSpec, path: string | undefined): string {
   const [command, ...rest] = spec.argv;
-  if (command === undefined) throw new LaboroError("LABORO_BAD_INPUT", "the command is empty");
+  if (command === undefined) throw badInput("the command is empty");
   const viaEnv = Object.entries(spec.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const name = latin1(command, "command");
   // exec or env would take the name for an option or assignment: pass the path of the file instead.

@@ -10,7 +10,7 @@
  * It leads a process group, which the guardian watches.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { asLaboroError, badInput, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { REPLY_LIMIT } from "../calls.js";
 import { signalGroup, whenGroupGone } from "../processes/guardian.js";
@@ -244,7 +244,7 @@ export const FRAMINGS: Readonly<Record<FramingName, Framing>> = {
     encode: (body) => {
       const line = body.at(-1) === NEWLINE ? body.subarray(0, -1) : body;
       if (!line.includes(NEWLINE)) return Buffer.concat([line, Buffer.of(NEWLINE)]);
-      throw new LaboroError("LABORO_BAD_INPUT", "the body has several lines, this service takes one");
+      throw badInput("the body has several lines, this service takes one");
     },
     reader: (limit) => new LineReader(limit),
   },

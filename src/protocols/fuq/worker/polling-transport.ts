@@ -6,7 +6,7 @@
  *   updating   /job/update is repeated until it is answered; it also requests the next task
  *   ended      ::stop:: came, or the worker leaves
  */
-import { setTimeout as delay } from "node:timers/promises";
+import { pause } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import { pairKey, pairOf, RUNNING, type Task, type Update } from "../messages.js";
 import { type ForemanHttp, type HttpResponse, parseJson } from "./foreman-http.js";
@@ -148,8 +148,6 @@ export class PollingTransport implements Transport {
     }
   }
 }
-
-const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});
 
 /** Undefined for anything but a list of tasks. */
 function readTasks(text: string): readonly Task[] | "stop" | undefined {

@@ -1,12 +1,10 @@
 /** Bytes of output, as rows: written and read. What comes again is stored once. */
 import type { JobId, TaskIndex } from "../../../model/ids.js";
-import type { OutputStream } from "../../../model/outcome.js";
+import { OUTPUT_STREAMS } from "../../../model/outcome.js";
 import type { OutputChunk, OutputOptions, OutputPage, Write } from "../../../model/store.js";
 import { OutputPageBuilder, pageOfSmallOutput } from "../../result-rows.js";
 import type { Session, Value } from "../connections.js";
 import { addToJobCounters, ConcatenatedBytes, numberArray, numberColumns } from "../statements.js";
-
-export const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 /** Larger rows would cost a reader of a few bytes more. */
 const MAX_ROW_BYTES = 64 * 1024;
@@ -49,7 +47,7 @@ export function outputOf(writes: readonly Write[]): readonly Value[] | undefined
   return [
     bytes.bytes,
     ...numberColumns(chunks, "job", "index", "attempt"),
-    numberArray(chunks.map(({ stream }) => STREAMS.indexOf(stream))),
+    numberArray(chunks.map(({ stream }) => OUTPUT_STREAMS.indexOf(stream))),
     ...numberColumns(chunks, "offset"),
     numberArray(bytes.starts),
     numberArray(bytes.lengths),
@@ -137,7 +135,7 @@ export async function readOutput(
         if (offset + bytes.length > page.at) return { pieces: page.pieces, next: page.at };
         continue;
       }
-      page.take(STREAMS[stream] ?? "stdout", offset, bytes);
+      page.take(OUTPUT_STREAMS[stream] ?? "stdout", offset, bytes);
       budget -= bytes.length;
     }
     if (rows.length < wanted) return page.truncated ? { pieces: page.pieces, next: page.at } : { pieces: page.pieces };

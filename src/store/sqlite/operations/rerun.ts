@@ -3,10 +3,9 @@
  * move to `earlier_attempt`; cancelled tasks without a result never ran.
  */
 import type { JobId } from "../../../model/ids.js";
-import type { Counters } from "../../../model/job.js";
+import { type Counters, END_STATES } from "../../../model/job.js";
 import type { TaskEnd } from "../../../model/outcome.js";
 import { countOf, difference, intersection, normalize, type Range, type Ranges } from "../../../model/ranges.js";
-import { STATES } from "../../result-rows.js";
 import {
   type AttemptRun,
   BEING_REMOVED,
@@ -132,7 +131,7 @@ const deleteWith = ({ table, condition }: StateQuery): string =>
 
 function prepareRerunResults(db: Database): RerunResults {
   const recorded = db.prepare(RECORDED);
-  const byState = STATES.map((state) => ({
+  const byState = END_STATES.map((state) => ({
     state,
     runs: db.prepare(runsWith(stateQuery(state))),
     copy: db.prepare(copyWith(stateQuery(state))),
