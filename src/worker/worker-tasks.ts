@@ -7,16 +7,15 @@
 import { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
-import {
-  type AttemptRange,
-  type FromWorker,
-  type HeldTasks,
-  type JobRecipe,
-  RECIPES_REMEMBERED,
-  type TakenOutput,
-  type TaskRef,
-  type ToWorker,
-  type Welcome,
+import type {
+  AttemptRange,
+  FromWorker,
+  HeldTasks,
+  JobRecipe,
+  TakenOutput,
+  TaskRef,
+  ToWorker,
+  Welcome,
 } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot, Capacity } from "./capacity.js";
 import type { HandlerMessages } from "./handler-messages.js";
@@ -25,6 +24,7 @@ import { type Lifetime, LifetimeFilter } from "./lifetime.js";
 import type { MemoryWatch } from "./machine.js";
 import { type AttemptOutput, attemptKey, OutputSender } from "./output-sender.js";
 import type { Slots } from "./processes/index.js";
+import { Recipes } from "./recipes.js";
 import { ResultReporter } from "./result-reporter.js";
 import { type Services, workerStops } from "./services.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
@@ -57,23 +57,14 @@ interface RunningAttempt {
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
   readonly output: AttemptOutput;
-  /**
-   * A handler that succeeds after its abort has done its work. A process that exits with 0 after SIGTERM may have been
-   * interrupted.
-   */
+  /** After an abort, a handler that succeeds has done its work. A process that exits with 0 may have been interrupted. */
   readonly isCall: boolean;
-  /**
-   * What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker
-   * leaves).
-   */
+  /** At its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
   endAction: "report" | "drop" | "return";
   cancelled?: true;
 }
 
 type Send = (message: FromWorker) => void;
-
-/** Recipes kept: twice the number that the broker relies on. */
-const MAX_RECIPES = 2 * RECIPES_REMEMBERED;
 
 /** How long results are batched while there are prefetched tasks, and how many at most. */
 const BATCH_DELAY_MS = 10;
@@ -87,8 +78,7 @@ export class WorkerTasks {
   readonly #outputSender: OutputSender;
   readonly #runner: TaskRunner;
   readonly #resultReporter: ResultReporter;
-  readonly #recipes = new Map<JobId, JobRecipe>();
-  #maxRecipes = MAX_RECIPES;
+  readonly #recipes: Recipes;
   /** How many tasks of a job may run here at once, if the broker has limited it. */
   readonly #atOnce = new Map<JobId, number>();
   /** Includes dropped attempts until their process ends. After a restore, the same attempt may run beside one. */
@@ -111,6 +101,13 @@ export class WorkerTasks {
     onChange: () => void = () => {},
   ) {
     this.#deps = deps;
+    this.#recipes = new Recipes(
+      () => this.#tracker.jobs(),
+      (job) => {
+        this.#atOnce.delete(job);
+        deps.files.forget(job);
+      },
+    );
     this.#cancelGraceMs = cancelGraceMs;
     this.#onChange = onChange;
     this.#handlerMessages = handlerMessages;
@@ -175,31 +172,8 @@ export class WorkerTasks {
     this.notifyWatchers();
   }
 
-  /**
-   * The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed.
-   */
   addRecipe(recipe: JobRecipe): void {
-    const before = this.#recipes.get(recipe.job);
-    // A job of another store has this number now, so the written script is not the right one.
-    if (before !== undefined && before.acceptedBy !== recipe.acceptedBy) this.#deps.files.forget(recipe.job);
-    this.#recipes.delete(recipe.job);
-    this.#recipes.set(recipe.job, recipe);
-    if (this.#recipes.size > this.#maxRecipes) this.#forgetRecipes();
-  }
-
-  /** The last ones stay: their tasks may be on their way. */
-  #forgetRecipes(): void {
-    const inUse = this.#tracker.jobs();
-    let removable = this.#recipes.size - RECIPES_REMEMBERED;
-    for (const job of this.#recipes.keys()) {
-      if (removable-- <= 0) break;
-      if (inUse.has(job)) continue;
-      this.#recipes.delete(job);
-      this.#atOnce.delete(job);
-      this.#deps.files.forget(job);
-    }
-    // Where tasks of more jobs are here, the next look through them comes when as many more have come.
-    this.#maxRecipes = Math.max(MAX_RECIPES, 2 * this.#recipes.size);
+    this.#recipes.add(recipe);
   }
 
   receive(tasks: Extract<ToWorker, { type: "TASKS" }>): void {
