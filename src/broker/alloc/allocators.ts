@@ -267,7 +267,7 @@ export class AllocatorDriver {
     const rows = await this.list();
     if (rows.length === 0 || this.#core.refusing !== undefined) return;
     const parts = await this.parts();
-    const { filesOf, plan, rules, watches } = parts;
+    const { plan, rules, watches } = parts;
     const used = Object.entries(watches).filter(([name]) => rows.some(({ spec }) => spec.manager === name));
     // A broker without the commands takes the lease if no other does, to report what is missing.
     const yieldMs = used.some(([, { manager }]) => manager.available()) ? 0 : rules.pollMs * YIELD_POLLS;
@@ -294,15 +294,12 @@ export class AllocatorDriver {
     }
     for (const [name, watch] of used) {
       const own = seen.filter(({ spec }) => spec.manager === name);
-      await this.#cancel(
-        own,
-        strays.flatMap(([at, id]) => (at === watch ? [id] : [])),
-        watch,
-      );
+      const ids = strays.filter(([at]) => at === watch).map(([, id]) => id);
+      await this.#cancel(own, ids, watch);
     }
     for (const [name, count] of asks)
       for (let asked = 0; asked < count && !this.#stopped; asked++) if (!(await this.#ask(name, parts))) break;
-    for (const row of rows) if (row.state.removing !== undefined) await this.remove(row.name, filesOf(row));
+    for (const row of rows) if (row.state.removing !== undefined) await this.remove(row.name);
   }
 
   async #observe(
@@ -381,10 +378,11 @@ export class AllocatorDriver {
   }
 
   /** Removes an allocator that is to be removed, with its files, unless it has something in the queue. */
-  async remove(name: string, files: AllocationFiles): Promise<void> {
+  async remove(name: string): Promise<void> {
+    const { filesOf } = await this.parts();
     await this.change(name, (found) => {
       if (found === undefined || found.state.removing === undefined || !isEmpty(found.state)) return found;
-      for (const one of found.state.allocations) if (!isLive(one)) files.remove(one.number);
+      for (const one of found.state.allocations) if (!isLive(one)) filesOf(found).remove(one.number);
       return undefined;
     });
   }

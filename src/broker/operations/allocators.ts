@@ -245,15 +245,13 @@ export const allocatorRemove = operation({
   }),
   output: nothing,
   perform: async (core, { allocator: name, cancelRunning }) => {
-    const { filesOf } = await core.allocators.parts();
-    const found = await core.allocators.find(name);
     await core.allocators.change(name, (found, now) => {
       if (found === undefined) throw noAllocator(name);
       found.state.removing = cancelRunning ? "all" : "queued";
       found.state.changed = now;
       return found;
     });
-    if (found?.state.allocations.every((one) => !isLive(one))) await core.allocators.remove(name, filesOf(found));
+    await core.allocators.remove(name);
     core.allocators.look();
     return {};
   },
