@@ -7,7 +7,7 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import { innerDataDir, localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { ACCESS_FILE, dataDirectory, findBroker } from "../../client/find-broker.js";
-import type { Job } from "../../model/job.js";
+import { type Job, NO_OUTPUT_CAP } from "../../model/job.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import { ThreadCalls } from "../../store/sqlite/thread-calls.js";
 import { ResultFiles, unfinishedJobs } from "../lib/batch/batch-files.js";
@@ -72,7 +72,7 @@ export function run(): Command {
       "how many tasks run at once: 8, 50% of the cores, +1, -1, 0 for up to 250 (default: the cores of this machine, or the slots of the broker's workers)",
       parsePerCores,
     )
-    .option("--results <dir>", "save stdout and stderr of each task in files below this folder")
+    .option("--results <dir>", "save stdout and stderr of each task in files below this folder, and print none")
     .option("--delay <duration>", "wait so long between the starts of two tasks: 0.5, 2m", parseDuration)
     .option("--load <n>", "start no task while so many processes run on this machine: 8, 100%", parsePerCores)
     .option("--memfree <size>", "start no task while less memory than this is available: 2G", parseSize)
@@ -188,7 +188,8 @@ async function perform(words: readonly string[], options: Options): Promise<void
         ...(atOnce === undefined ? {} : { maxRunning: atOnce }),
         ...(limits.length === 0 ? {} : { limits }),
         ...(await dependenciesOf(client, options.after)),
-        relay: true,
+        // Files get all output, and the terminal none.
+        ...(options.results === undefined ? { relay: true } : { outputCap: submission.outputCap ?? NO_OUTPUT_CAP }),
       };
       const batch = await startOrResume(client, asked, options.fresh === true, unfinished);
       await noticeHeld(client, foundOpen);

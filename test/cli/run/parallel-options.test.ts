@@ -1,5 +1,5 @@
 /** Options from GNU parallel, beyond what the comparison with it shows (test/cli/gnu-parallel.test.ts). */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
@@ -178,13 +178,17 @@ describe("how many run, and when they start", () => {
     expect((await place.run("--delay", "soon", "echo")).stderr).toContain("expected a duration such as 90");
   });
 
-  it("--memfree waits for memory, and says so", async () => {
+  it("--memfree waits for memory and --load for other processes to end, and they say so", async () => {
     const place = openPlace();
     expect((await place.run("--memfree", "1M", "echo", ":::", "a")).stdout).toBe("a\n");
     const waiting = place.begin(["run", "--memfree", "900T", "echo", ":::", "a"]);
     await until("it says why", () => waiting.output().includes("memory are available"));
     waiting.child.kill("SIGTERM");
     expect((await waiting.said).stdout).toBe("");
+    const loaded = place.begin(["run", "--load", "0", "echo", ":::", "a"]);
+    await until("it waits for fewer processes", () => /nothing runs yet: .*load/.test(loaded.output()));
+    loaded.child.kill("SIGTERM");
+    expect((await loaded.said).stdout).toBe("");
     expect((await place.run("--load", "much", "echo")).stderr).toContain("expected a number such as 8");
   });
 });
@@ -205,17 +209,23 @@ describe("--results", () => {
   it("saves output in the folders of GNU parallel, also large output", async () => {
     const place = openPlace();
     const words = ["-k", "--results", "out", "echo {1}; echo {2} >&2", ":::", "a/b", "", "..", ":::", "x\\y"];
-    expect((await place.run(...words)).stdout).toBe("a/b\n\n..\n");
+    expect(await place.run(...words)).toMatchObject({
+      ...{ code: 0, stdout: "" },
+      stderr: expect.stringMatching(/^3 tasks: 3 succeeded/),
+    });
     const saved = (...path: string[]): readonly string[] => place.lines(join("out", ...path));
     expect(saved("1", "a\\_b", "2", "x\\\\y", "stdout")).toEqual(["a/b"]);
     expect(saved("1", "a\\_b", "2", "x\\\\y", "stderr")).toEqual(["x\\y"]);
-    expect(saved("1", "\\0", "2", "x\\\\y", "seq")).toEqual(["2"]);
-    expect(saved("1", "\\..", "2", "x\\\\y", "seq")).toEqual(["3"]);
+    const numberOf = (value: string) => readFileSync(place.file(join("out/1", value, "2", "x\\\\y", "seq")), "utf8");
+    expect([numberOf("\\0"), numberOf("\\..")]).toEqual(["2", "3"]);
     await place.run("--header", ":", "--results", "named", "seq {n}", ":::", "n", "50000", "0");
     expect(place.lines("named/n/50000/stdout")).toHaveLength(50_000);
     expect(readFileSync(place.file("named/n/0/stdout"), "utf8")).toBe("");
     await place.run("--results", "one", "echo", "hi");
     expect(place.lines("one/stdout")).toEqual(["hi"]);
+    // More than laboro keeps by default.
+    const large = await place.run("--results", "large", "--line-buffer", "head -c 20M /dev/zero");
+    expect([large.stdout, statSync(place.file("large/stdout")).size]).toEqual(["", 20 * 2 ** 20]);
   });
 
   it("saves what an earlier start has printed and not saved", async () => {
@@ -227,7 +237,7 @@ describe("--results", () => {
     await begun.said;
     writeFileSync(place.file("go"), "");
     const resumed = await place.run("-j1", "--results", "out", wait, ":::", "a", "b");
-    expect(resumed.stdout).toBe("is b\n");
+    expect(resumed.stdout).toBe("");
     for (const entry of ["a", "b"]) expect(place.lines(`out/1/${entry}/stdout`)).toEqual([`is ${entry}`]);
   });
 
@@ -237,6 +247,9 @@ describe("--results", () => {
       expect((await place.run("--results", name, "echo", ":::", "a")).stderr).toContain(
         `--results ${name}: expected a folder, such as --results out`,
       );
+    expect(await place.run("--results", "/proc/x/y", "echo", ":::", "a")).toMatchObject({
+      ...{ code: 2, stderr: expect.stringContaining("cannot write --results /proc/x/y: ENOENT") },
+    });
     writeFileSync(place.file("file"), "");
     const said = await place.run("--results", "file/out", "echo", ":::", "a");
     expect(said).toMatchObject({ code: 2, stderr: expect.stringContaining("cannot write --results file/out") });

@@ -20,12 +20,13 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   writeFileSync,
   writeSync,
 } from "node:fs";
 import { constants } from "node:os";
-import { join } from "node:path";
-import { badInput } from "../../../base/errors.js";
+import { dirname, join } from "node:path";
+import { badInput, errnoOf } from "../../../base/errors.js";
 import { formatSize } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
@@ -238,7 +239,7 @@ export class ResultFiles {
     this.#dir = dir;
     this.#names = names;
     try {
-      mkdirSync(dir, { recursive: true });
+      makeFolders(dir);
     } catch (cause) {
       throw badInput(`cannot write --results ${dir}: ${cause instanceof Error ? cause.message : String(cause)}`);
     }
@@ -255,7 +256,7 @@ export class ResultFiles {
     for (const task of tasks) {
       const { index, attempt, output, outputBytes, number } = task;
       const folder = this.#folderOf(task, labelOf);
-      mkdirSync(folder, { recursive: true });
+      makeFolders(folder);
       for (const stream of ["stdout", "stderr"]) writeFileSync(join(folder, stream), "");
       for (const { stream, bytes } of output ?? []) appendFileSync(join(folder, stream), bytes);
       const read = (from: number) => client.ask("output", { job, index, attempt, from });
@@ -263,7 +264,7 @@ export class ResultFiles {
         for await (const page of pages(read))
           for (const { stream, bytes } of page.pieces) appendFileSync(join(folder, stream), bytes);
       // Last: it says that the others are complete.
-      writeFileSync(join(folder, "seq"), `${number}\n`);
+      writeFileSync(join(folder, "seq"), String(number));
     }
   }
 
@@ -274,6 +275,18 @@ export class ResultFiles {
       resultFileName(value, number),
     ]);
     return join(this.#dir, ...path);
+  }
+}
+
+/** Node 20 does not return from a recursive `mkdir` where the system says ENOENT below a folder that is there: /proc/x. */
+function makeFolders(path: string): void {
+  try {
+    mkdirSync(path);
+  } catch (cause) {
+    if (errnoOf(cause) === "EEXIST" && statSync(path).isDirectory()) return;
+    if (errnoOf(cause) !== "ENOENT" || existsSync(dirname(path))) throw cause;
+    makeFolders(dirname(path));
+    mkdirSync(path);
   }
 }
 

@@ -95,7 +95,8 @@ export async function runBatch(
   const relayed = new RelaySpool();
   const withRetry: typeof broker.withRetry = (act) => broker.withRetry(act);
   const { tag, keepOrder, lineBuffer = false } = options;
-  const isLive = options.live || lineBuffer;
+  const { results } = options;
+  const isLive = results === undefined && (options.live || lineBuffer);
   const printerOf = (
     from: number,
     labels: (index: number) => string,
@@ -140,9 +141,8 @@ export async function runBatch(
   for (const [i, { job: from, ended, labelOf: earlierLabel }] of earlier.entries()) {
     const left = records[i]?.unshown(ended) ?? [];
     await broker.withRetry(() => receive(from.id, left));
-    await printerOf(from.id, earlierLabel, records[i]).add(left);
+    if (from.id !== job || results === undefined) await printerOf(from.id, earlierLabel, records[i]).add(left);
   }
-  const { results } = options;
   const entryOf = batch.entryOf ?? (() => undefined);
   if (results !== undefined)
     await broker.withRetry((client) => results.saveMissing(client, job, before?.ended ?? [], entryOf));
@@ -151,16 +151,21 @@ export async function runBatch(
   const batchFollower = new BatchFollower(job, batch.endedBefore, {
     onEnded: async (tasks) => {
       await withRetry(() => receive(job, tasks));
-      await printer.add(tasks);
+      if (results === undefined) await printer.add(tasks);
+      else {
+        // As with GNU parallel, output that goes to files is not printed.
+        await withRetry((client) => results.save(client, job, tasks, entryOf));
+        shown?.add(...tasks);
+        for (const task of tasks) notices.add(task, 0);
+      }
       for (const task of tasks) if (task.state === "failed") failures.push(task);
       log?.add(tasks, batch.commandOf);
-      await withRetry(async (client) => results?.save(client, job, tasks, entryOf));
     },
     onProgress: ({ counters, running }) => {
       if (counters !== undefined) progress.update(counters);
       if (running !== undefined) printer.outputStored(running);
     },
-    relay: (output) => printer.take(output),
+    relay: async (output) => (results === undefined ? printer.take(output) : undefined),
     live: isLive,
   });
   follower = batchFollower;
