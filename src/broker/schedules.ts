@@ -186,7 +186,7 @@ export class Scheduler {
     } catch (cause) {
       // The store does not answer. In a group, the next poll of the open jobs finds the run.
       const { code, message } = asLaboroError(cause);
-      this.#log.warn({ code, job: job.id }, `a scheduled run waits until it is found again: ${message}`);
+      this.#log.warn({ code, job: job.id }, `a scheduled run is submitted, but cannot start yet: ${message}`);
     }
   }
 

@@ -251,7 +251,7 @@ export class AllocatorDriver {
       this.#looking = this.#look()
         .catch((cause: unknown) => {
           const { code, message } = asLaboroError(cause);
-          if (!this.#stopped) this.#log.warn({ code }, `cannot look after the allocators: ${message}`);
+          if (!this.#stopped) this.#log.warn({ code }, `cannot check the allocators: ${message}`);
         })
         .then(async () => {
           this.#looking = undefined;
@@ -332,7 +332,10 @@ export class AllocatorDriver {
       for (const number of known) if (!state.allocations.some((one) => one.number === number)) files.remove(number);
       if (state.allocations.some(isLive)) files.writeJoinUrl(this.joinUrl());
     } catch (cause) {
-      this.#log.warn({ allocator: name }, `the files of its allocations: ${asLaboroError(cause).message}`);
+      this.#log.warn(
+        { allocator: name },
+        `cannot write or remove the files of its allocations: ${asLaboroError(cause).message}`,
+      );
     }
     return strays;
   }

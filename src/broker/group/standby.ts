@@ -33,7 +33,7 @@ export async function standBy(options: StandbyOptions): Promise<void> {
       if (await watch(options)) return;
     } catch (cause) {
       const { code, message } = asLaboroError(cause);
-      options.log.warn({ code }, `standing by is interrupted: ${message}`);
+      options.log.warn({ code }, `this fallback cannot read the state of the group: ${message}`);
       await pause(RETRY_MS);
     }
   }

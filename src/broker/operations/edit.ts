@@ -102,7 +102,10 @@ async function appendTasks(core: Core, given: NewTasks): Promise<{ first: number
     // Otherwise another client has added tasks meanwhile.
     if (refused === undefined) return { first: found.count, count };
   }
-  throw new LaboroError("LABORO_INTERNAL", `job ${given.job} changes all the time`);
+  throw new LaboroError(
+    "LABORO_INTERNAL",
+    `job ${given.job}: others changed it ${MAX_TRIES} times meanwhile; try again`,
+  );
 }
 
 /** As a submission of the job would be checked. */
