@@ -113,6 +113,8 @@ export interface Allocation {
   /** When its first worker joined, and whether its workers have ended a task. */
   joined?: number;
   useful?: true;
+  /** How many of its workers have been connected at the same time, at most. */
+  workers?: number;
   ended?: number;
   /** Why it waits in the queue, or how it ended. */
   reason?: string;

@@ -320,7 +320,8 @@ export class AllocatorDriver {
       return ended || (workers.get(number)?.ended ?? 0) > 0 || (this.#core.store.shared ? undefined : false);
     };
     const seen = {
-      ...{ jobs, workers: new Set(workers.keys()), useful, watchedMs: watch.watchedMs },
+      ...{ jobs, useful, watchedMs: watch.watchedMs },
+      workers: new Map([...workers].map(([number, { names }]) => [number, names.length])),
       stateMs: (one: Allocation) => watch.stateMs(name, one),
       lastLine: (number: number) => files.lastLine(number),
     };

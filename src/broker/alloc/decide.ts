@@ -157,8 +157,8 @@ export function onAnswer(
 interface Observed {
   /** Jobs of this allocator by allocation number. Undefined if the batch system was not asked, or did not answer. */
   readonly jobs: ReadonlyMap<number, QueueEntry> | undefined;
-  /** Allocations whose workers are connected, and whether its workers have ended a task; undefined if unknown. */
-  readonly workers: ReadonlySet<number>;
+  /** How many workers of each allocation are connected, and whether they have ended a task; undefined if unknown. */
+  readonly workers: ReadonlyMap<number, number>;
   readonly useful: (number: number) => boolean | undefined;
   /** The last line of the output of an allocation's job script. */
   readonly lastLine: (number: number) => string | undefined;
@@ -206,7 +206,7 @@ class Change {
   observe(entry: QueueEntry | undefined, seen: Observed): void {
     const one = this.#one;
     const { jobs, workers, useful, lastLine } = seen;
-    if (workers.has(one.number)) this.#joined();
+    this.#joined(workers.get(one.number) ?? 0);
     const wasUseful = useful(one.number);
     // A worker may have come and gone between two looks. After a requeue it was the one of before.
     if (wasUseful && (one.joined !== undefined || entry?.state === "ended")) this.#useful();
@@ -225,7 +225,9 @@ class Change {
     addLine(this.#state, this.#now, kind, text, this.#one.number);
   }
 
-  #joined(): void {
+  #joined(workers: number): void {
+    if (workers === 0) return;
+    this.#one.workers = Math.max(workers, this.#one.workers ?? 0);
     if (this.#one.state !== "running") this.#started();
     if (this.#one.joined !== undefined) return;
     this.#one.joined = this.#now;
@@ -261,6 +263,7 @@ class Change {
     if (one.state === "running") {
       one.state = "queued";
       delete one.joined;
+      delete one.workers;
       delete one.started;
       this.#log("requeued", `the batch system has put it back into the queue: ${reason ?? "it gives no reason"}`);
     }

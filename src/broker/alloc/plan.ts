@@ -39,7 +39,7 @@ export function plan(
   rules: AllocationRules,
   now: number,
 ): Map<string, number> {
-  for (const allocator of allocators) markUnneeded(allocator, demand, now);
+  for (const allocator of allocators) markUnneeded(allocator, demand, rules, now);
   const asks = new Map<string, number>();
   for (const allocator of allocators) {
     cancelQueued(allocator, rules, now);
@@ -56,11 +56,14 @@ export function plan(
 }
 
 /** Pending allocations take their work first, oldest first. */
-function markUnneeded(allocator: Allocator, demand: readonly Demand[], now: number): void {
+function markUnneeded(allocator: Allocator, demand: readonly Demand[], rules: AllocationRules, now: number): void {
   const spec = offerOf(allocator);
   for (const one of allocator.state.allocations) {
-    if (!isLive(one) || one.joined !== undefined || one.cancelling) continue;
-    if (takeWork(demand, spec, spec.nodes)) delete one.unneeded;
+    if (!isLive(one) || one.cancelling) continue;
+    // The workers of its nodes join one after the other. One that does not is given up.
+    const overdue = one.joined !== undefined && now - one.joined > rules.joinMs;
+    const expected = overdue ? 0 : spec.nodes - (one.workers ?? 0);
+    if (takeWork(demand, spec, expected)) delete one.unneeded;
     else if (isWaiting(one)) one.unneeded ??= now;
   }
 }

@@ -357,6 +357,28 @@ describe("the worker of an allocation", () => {
     expect(readFileSync(script, "utf8")).toContain(" --lifetime-grace 10s ");
   });
 
+  it("runs on each node of it, with a name of its own", async () => {
+    const shop = await openSite();
+    const { client, slurm } = shop;
+    slurm.program(
+      "srun",
+      'until [ "$1" = sh ]; do shift; done; for SLURM_PROCID in 0 1; do export SLURM_PROCID; "$@" & done; wait',
+    );
+    slurm.runJobs();
+    await add(shop, { nodes: 2, idleTimeoutMs: 1_000 });
+    const go = join(shop.dir, "go");
+    const line = `until [ -e ${go} ]; do sleep 0.05; done`;
+    const job = await client.submit({ recipe: { kind: "command", argv: [line], shell: true }, count: 2 });
+    await until("both nodes have a worker", async () => {
+      const { allocations } = await client.allocators.get("a");
+      return [...(allocations[0]?.workers ?? [])].sort().join() === "a.1.0,a.1.1";
+    });
+    writeFileSync(go, "");
+    expect(await job.wait()).toBe("succeeded");
+    await logs(client, "ended: COMPLETED");
+    expect(slurm.jobs).toHaveLength(1);
+  });
+
   it("tells by joining what its machine has: tasks that need it are asked for from then on", async () => {
     const shop = await openSite();
     await add(shop);

@@ -29,7 +29,7 @@ class Site {
   readonly ages = new StateAges();
   readonly allocator: Allocator;
   readonly queue = new Map<number, Partial<QueueEntry>>();
-  readonly workers = new Set<number>();
+  readonly workers = new Map<number, number>();
   /** Allocations whose workers have ended a task. */
   readonly useful = new Map<number, boolean | undefined>();
   readonly output = new Map<number, string>();
@@ -113,8 +113,8 @@ class Site {
     this.queue.set(number, { state: "running", word: "RUNNING" });
   }
 
-  join(number: number, useful: boolean): void {
-    this.workers.add(number);
+  join(number: number, useful: boolean, workers = this.allocator.spec.nodes): void {
+    this.workers.set(number, workers);
     this.useful.set(number, useful);
   }
 
@@ -177,6 +177,21 @@ describe("an allocator asks", () => {
       for (const { number } of nodes.live) nodes.run(number);
     });
     expect([nodes.asked, nodes.status]).toEqual([2, "has 4 of at most 5 workers"]);
+  });
+
+  it("for nothing more while the workers of an allocation's nodes join one after the other", () => {
+    const site = new Site({ backlog: 2, nodes: 2 });
+    site.work(2);
+    site.look();
+    site.run(1);
+    site.join(1, false, 1);
+    // The first worker has one of the tasks.
+    site.work(1);
+    site.pass(MINUTE);
+    expect(site.asked).toBe(1);
+    // The other node's worker does not come.
+    site.pass(5 * MINUTE);
+    expect(site.asked).toBe(2);
   });
 
   it("for tasks of several kinds together", () => {
