@@ -7,8 +7,6 @@ export { type ErrorCode, LaboroError } from "../base/errors.js";
 export {
   type AddOptions,
   type After,
-  type AllocatorInfo,
-  Allocators,
   type BrokerEvent,
   type CallOptions,
   Client,
@@ -18,14 +16,18 @@ export {
   JobHandle,
   type JobInfo,
   type RequestOptions,
-  type ScheduledTaskOptions,
-  type ScheduleInfo,
-  Schedules,
-  type ScheduleWhen,
   type TaskResult,
   type WorkerInfo,
 } from "../client/client.js";
 export type { FollowOptions } from "../client/follow.js";
+export {
+  type AllocatorInfo,
+  Allocators,
+  type ScheduledTaskOptions,
+  type ScheduleInfo,
+  Schedules,
+  type ScheduleWhen,
+} from "../client/schedules.js";
 export { addInTransaction, type Query, type TransactionOptions } from "../client/transaction.js";
 export { NoRetry, RetryAfter, TaskFailed } from "../model/handler-errors.js";
 export type { JobEnd } from "../model/job.js";

@@ -2,7 +2,8 @@
 import { Argument, Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { ago, shortDuration } from "../../base/format.js";
-import type { AllocatorInfo, Client } from "../../client/client.js";
+import type { Client } from "../../client/client.js";
+import type { AllocatorInfo } from "../../client/schedules.js";
 import { allocatorInput, allocatorName, MANAGERS } from "../../model/allocation.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { collect, formatDuration, parseDuration, parseResources, wholeNumber } from "../lib/option-parsers.js";

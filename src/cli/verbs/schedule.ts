@@ -3,7 +3,8 @@
 import { Argument, type Command, Option } from "commander";
 import { badInput } from "../../base/errors.js";
 import { shortDuration } from "../../base/format.js";
-import type { Client, ScheduleInfo } from "../../client/client.js";
+import type { Client } from "../../client/client.js";
+import type { ScheduleInfo } from "../../client/schedules.js";
 import { definedOnly } from "../../model/input.js";
 import { MISSED, OVERLAPS, type ScheduleTimes, scheduleName } from "../../model/schedule.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
