@@ -31,12 +31,10 @@ export interface JobState {
   job: Job;
   signature: Signature;
   held: boolean;
-  /** Its pool is paused. */
   paused: boolean;
   /** Its `notBefore` has not come yet. `onJobsDue` ends this. */
   delayed: boolean;
   cancels: Ranges;
-  /** Ready to be assigned. */
   readonly waiting: TaskQueue;
   ready: number;
   readonly inBackoff: Set<WaitingRange>;
@@ -141,7 +139,6 @@ export interface WorkerProfile {
   readonly taskKinds?: readonly TaskKind[];
   /** How long it may be disconnected, if not the broker's usual time. */
   readonly graceMs?: number;
-  /** The address from which it connects. */
   readonly address?: string;
   /** Why it takes no tasks at the moment. */
   readonly paused?: string;
@@ -239,7 +236,6 @@ export interface Signature {
   meanMs?: number;
   /** How many tasks all capable workers together can run at once; computed when first needed. */
   capacity?: number | undefined;
-  /** The worker that is reserved for the next task. */
   reservation?: Reservation;
   /** By priority: the share at which a job starts when it begins to wait. */
   readonly shareLevels: Map<number, ShareLevel>;
@@ -288,9 +284,7 @@ export interface State {
   readonly signatures: Map<string, Signature>;
   /** Signatures with waiting jobs or requests, and a worker that could take them. */
   readonly active: Set<Signature>;
-  /** Signatures with jobs that need a lease. */
   readonly needsLease: Set<Signature>;
-  /** Workers with prefetched tasks. */
   readonly workersWithPrefetched: Set<WorkerState>;
   readonly requests: Map<RequestId, RequestState>;
   /** No request has an earlier deadline. */
@@ -301,7 +295,6 @@ export interface State {
   readonly pausedPools: Map<string, string | undefined>;
   /** Until then nothing is leased beyond free slots, because other brokers have some (leasing.ts). */
   leaseAheadAt: number;
-  /** Jobs with `leaseRefused`. */
   readonly refusedJobs: Set<JobId>;
   /** Jobs that wait for a job, by the one they wait for. */
   readonly waitingFor: Map<JobId, Set<JobState>>;
@@ -313,7 +306,6 @@ export interface State {
   readonly workerRecords: Map<WorkerId, string>;
   /** Results of workers, by name. */
   readonly standings: Map<string, StandingRecord>;
-  /** How many jobs there are of each priority. */
   readonly priorities: Map<number, number>;
   uses: number;
   joins: number;

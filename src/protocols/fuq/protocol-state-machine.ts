@@ -51,14 +51,12 @@ export type Effect<Tag> =
   | { readonly kind: "restarted" }
   /** The other side violated the protocol. It was answered, or the violation is harmless. */
   | { readonly kind: "violation"; readonly why: string }
-  /** The connection cannot be used any more. */
   | { readonly kind: "broken"; readonly why: string };
 
 export interface ProtocolStateMachineOptions {
   readonly side: Side;
   /** Which side sends first: on a raw stream the foreman sends OK(0), on a WebSocket the worker sends HELLO. */
   readonly greeting: Side;
-  /** The largest sequence number. Tests set a small one. */
   readonly maxSequence?: number | undefined;
   /** How many requests of the other side may wait. Further ones are refused with ERROR(overflow). */
   readonly queueLimit?: number;
@@ -86,9 +84,7 @@ export class ProtocolStateMachine<Tag> {
   readonly #numbers: SequenceNumbers;
   readonly #effects: Effect<Tag>[] = [];
   #stage: "new" | "greeting" | "open" | "exit" | "exit at once" = "new";
-  /** The worker's side has emitted the effect "begin". */
   #begun = false;
-  /** Waiting requests of the other side, in order. */
   #incoming: Numbered<Request>[] = [];
   /** The request that the caller is answering, and a STOP(at once) beside it. */
   #answering: Numbered<Request> | undefined;
