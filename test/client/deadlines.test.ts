@@ -144,7 +144,7 @@ describe("a submission", () => {
     const { tasks, jobs: open } = await client.ask("status", {});
     expect([tasks, open]).toEqual([
       { waiting: 0, running: 0 },
-      { held: 0, blocked: 0, waiting: 0, running: 0 },
+      { held: 0, blocked: 0, delayed: 0, waiting: 0, running: 0 },
     ]);
   });
 

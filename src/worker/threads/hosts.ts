@@ -82,8 +82,9 @@ export function startProcess(module: URL, memoryMb: number, guardian: Guardian, 
     if (pid !== undefined) signalGroup(pid, "SIGKILL");
   };
   const frames = FRAMINGS.length.reader(Number.POSITIVE_INFINITY);
-  const messages = child.stdio[MESSAGES_FD] as Socket;
-  messages.on("data", (bytes: Buffer) => {
+  // Absent where no process could be started.
+  const messages = child.stdio?.[MESSAGES_FD] as Socket | undefined;
+  messages?.on("data", (bytes: Buffer) => {
     for (const frame of frames.push(bytes)) receive(deserialize(frame) as FromThread);
   });
   let error: Error | undefined;
@@ -91,7 +92,10 @@ export function startProcess(module: URL, memoryMb: number, guardian: Guardian, 
     if (message.type === "crash") error = errorFrom(message.error);
     else events.onMessage(message);
   };
-  child.on("error", (cause) => (error = cause));
+  child.on("error", (cause) => {
+    error = cause;
+    if (pid === undefined) events.onExit(cause);
+  });
   // What it has started ends with it.
   child.on("exit", kill);
   child.on("close", (code, signal) => {
@@ -100,7 +104,7 @@ export function startProcess(module: URL, memoryMb: number, guardian: Guardian, 
   });
   child.unref();
   child.channel?.unref();
-  messages.unref();
+  messages?.unref();
   return {
     send: (message) => void (child.connected && child.send(message, () => {})),
     kill,
