@@ -203,7 +203,7 @@ class Tiles {
       rate(rates.succeeded + rates.failed),
       rates.failed > 0 ? `${rate(rates.failed)} failed` : "none failed",
     );
-    show(this.#latency, duration(waitMs.oldest), `oldest task, p50 ${latency(waitMs.p50)}`);
+    show(this.#latency, duration(waitMs.oldest), `max; p50 ${latency(waitMs.p50)}`);
     setText(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
     this.#meter.update(used, slots.total);
     show(
@@ -219,7 +219,10 @@ class Tiles {
     show(
       this.#requests,
       rate(rates.requestsCompleted),
-      `${brief(requests.waiting)} waiting, ${brief(requests.running)} running`,
+      (["waiting", "running"] as const)
+        .filter((state) => requests[state] > 0)
+        .map((state) => `${brief(requests[state])} ${state}`)
+        .join(", ") || "none waiting",
     );
     show(this.#disk, disk === undefined ? "–" : size(disk.free), `up ${duration(at - status.started)}`);
   }
