@@ -4,7 +4,7 @@ import { SharedResponses } from "../../src/broker/api/shared-responses.js";
 import { OPERATIONS_BY_NAME } from "../../src/broker/operations/index.js";
 import { API_ROUTES } from "../../web/src/api-routes.js";
 import { until } from "../support/wait.js";
-import { apiOf, ask, openListener, openShop } from "./kit.js";
+import { apiOf, ask, openListener, openTestBroker } from "./kit.js";
 
 const HTML = { accept: "text/html,application/xhtml+xml" };
 
@@ -167,7 +167,7 @@ describe("a look that is shared", () => {
 
 describe("connections", () => {
   it("are recorded from the first look on, end with their connection, and are an admin's to see", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const one = worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
     await until("it has joined", () => one.joined);
     const { connections } = await client.ask("connections", { find: "ONE" });

@@ -6,13 +6,13 @@ import { ROLES, type Role } from "../../src/broker/access/tokens.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { connect } from "../../src/entries/client.js";
 import { until } from "../support/wait.js";
-import { ask, openShop } from "./kit.js";
+import { ask, openTestBroker } from "./kit.js";
 
 const VALUE = "correct-horse-battery";
 const SHARED = { "laboro-cache": "shared" };
 
 it("are shown to the roles that may submit jobs, and by no answer to another one", async () => {
-  const { broker, client, worker, dir } = await openShop();
+  const { broker, client, worker, dir } = await openTestBroker();
   worker({ name: "one" });
   await client.ask("configSet", {
     settings: { environment: { TOKEN: VALUE }, pools: { fast: { environment: { TOKEN: VALUE } } }, slots: 2 },

@@ -4,7 +4,7 @@ import { EVENTS_KEPT } from "../../src/broker/events.js";
 import type { RunningBroker } from "../../src/broker/options.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { openShop } from "./kit.js";
+import { openTestBroker } from "./kit.js";
 
 interface Message {
   readonly id?: number;
@@ -50,7 +50,7 @@ async function follow(broker: RunningBroker, headers: Readonly<Record<string, st
 
 describe("a stream of events", () => {
   it("sends what happens, and goes on after the last event that was seen", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const first = await follow(broker);
     expect(first.response.headers["content-type"]).toBe("text/event-stream");
     const job = await client.submit({ recipe: TRUE, held: true });
@@ -65,7 +65,7 @@ describe("a stream of events", () => {
   });
 
   it("says missed where the ring no longer has what came after", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     await client.submit({ recipe: TRUE });
     const { messages } = await follow(broker, { "last-event-id": "17" });
     await until("missed was told, and what there is", () => messages().length === 2);
@@ -74,7 +74,7 @@ describe("a stream of events", () => {
   });
 
   it("loses nothing but what missed names, wherever the connection ends", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const { events } = broker.core;
     const start = events.last;
     for (let i = 0; i < EVENTS_KEPT + 300; i++) events.add({ kind: "broker-resumed" });
@@ -92,7 +92,7 @@ describe("a stream of events", () => {
   });
 
   it("can be of one job", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const job = await client.submit({ recipe: TRUE, held: true });
     const { messages } = await follow(broker, {}, `?job=${job.id}`);
     await client.submit({ recipe: TRUE });
@@ -104,7 +104,7 @@ describe("a stream of events", () => {
   });
 
   it("keeps little for a follower that does not read, who then goes on from the ring", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const slow = await follow(broker);
     slow.response.pause();
     const before = process.memoryUsage().rss;
@@ -118,7 +118,7 @@ describe("a stream of events", () => {
   });
 
   it("is refused for a bad place to go on from", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const { response } = await follow(broker, { "last-event-id": "1\u0020OR 1" });
     expect(response.statusCode).toBe(400);
   });

@@ -3,7 +3,7 @@ import { Events } from "../../src/broker/events.js";
 import { JobId } from "../../src/model/ids.js";
 import { CALL_NOTHING, NOTHING } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { apiOf, openShop, post } from "./kit.js";
+import { apiOf, openTestBroker, post } from "./kit.js";
 
 interface Page {
   readonly events: readonly {
@@ -56,7 +56,7 @@ describe("the ring of events", () => {
 
 describe("events", () => {
   it("are waited for, and tell of the tasks of a commit in stretches", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     const { last } = (await api("/events")).json as Page;
     const waiting = api(`/events?after=${last}&waitMs=10000`);
@@ -79,7 +79,7 @@ describe("events", () => {
   });
 
   it("tell of workers: joined, away, gone, draining", async () => {
-    const { broker, worker } = await openShop({ settings: { graceMs: 50 } });
+    const { broker, worker } = await openTestBroker({ settings: { graceMs: 50 } });
     const api = apiOf(broker);
     const kinds = async (): Promise<string[]> =>
       ((await api("/events?after=0")).json as Page).events.map(({ kind }) => kind);
@@ -97,7 +97,7 @@ describe("events", () => {
   });
 
   it("come with missed after a restart, and go on from there", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const api = apiOf(broker);
     // A number of an epoch before this one.
     const page = (await api("/events?after=5&waitMs=5000")).json as Page;

@@ -2,7 +2,7 @@ import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { openOnce } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
-import { apiOf, ask, codeOf, messageOf, openShop, post } from "./kit.js";
+import { apiOf, ask, codeOf, messageOf, openTestBroker, post } from "./kit.js";
 
 /** Bytes as they are, and what came back before the connection ended. */
 function raw(url: string, bytes: string | Buffer, end = true): Promise<string> {
@@ -17,7 +17,7 @@ function raw(url: string, bytes: string | Buffer, end = true): Promise<string> {
 }
 
 describe("input that is not what it should be", () => {
-  const shop = openOnce(openShop);
+  const setup = openOnce(openTestBroker);
   it.each([
     ["no JSON", "/jobs", { method: "POST", body: "{not json" }],
     ["JSON cut short", "/jobs", { method: "POST", body: '{"recipe":{"kind":"call","service":"x"' }],
@@ -83,7 +83,7 @@ describe("input that is not what it should be", () => {
     ["a wait for ever", "/events?waitMs=99999999", {}],
     ["an odd service time", "/services/x?timeoutMs=soon", { method: "POST", body: "x" }],
   ])("is refused, with what was expected: %s", async (_what, path, question) => {
-    const { broker } = shop();
+    const { broker } = setup();
     const api = apiOf(broker);
     const answer = await api(path, question);
     expect([answer.status, codeOf(answer)]).toEqual([400, "LABORO_BAD_INPUT"]);
@@ -93,14 +93,14 @@ describe("input that is not what it should be", () => {
   });
 
   it("says which value, what was expected and what came", async () => {
-    const { broker } = shop();
+    const { broker } = setup();
     const api = apiOf(broker);
     const answer = await api("/jobs", post({ recipe: TRUE, count: 0 }));
     expect(messageOf(answer)).toBe("count: expected a whole number from 1 to 1000000000, got 0");
   });
 
   it("that is not JSON by its own word is not read", async () => {
-    const { broker } = shop();
+    const { broker } = setup();
     const api = apiOf(broker);
     for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]) {
       const answer = await api("/jobs", { ...post({ recipe: TRUE }), headers: { "content-type": type } });
@@ -110,7 +110,7 @@ describe("input that is not what it should be", () => {
 });
 
 describe("addresses that are not there", () => {
-  const shop = openOnce(openShop);
+  const setup = openOnce(openTestBroker);
   it.each([
     "/api/v1",
     "/api/v1/",
@@ -124,7 +124,7 @@ describe("addresses that are not there", () => {
     "/api/v1/status/",
     "//evil.example/",
   ])("are refused: %s", async (path) => {
-    const { broker } = shop();
+    const { broker } = setup();
     const said = await raw(
       broker.url,
       `GET ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${broker.token}\r\nconnection: close\r\n\r\n`,
@@ -136,7 +136,7 @@ describe("addresses that are not there", () => {
   });
 
   it("have methods of their own", async () => {
-    const { broker } = shop();
+    const { broker } = setup();
     const api = apiOf(broker);
     for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"])
       expect((await api("/status", { method })).status).toBe(404);
@@ -146,7 +146,7 @@ describe("addresses that are not there", () => {
 
 describe("bytes that are not HTTP", () => {
   it("end their own connection and nothing else", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const said = [
       await raw(broker.url, "nonsense\r\n\r\n"),
       await raw(broker.url, `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${"y".repeat(100_000)}\r\n\r\n`),
@@ -161,7 +161,7 @@ describe("bytes that are not HTTP", () => {
   });
 
   it("put into a name do not become headers or HTML", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const name = `<script>alert(1)</script>\r\nset-cookie: a=b`;
     await client.submit({ recipe: { kind: "command", argv: ["<img src=x>"] }, name });
     const page = await ask(`${broker.url}/`, { token: broker.token });

@@ -9,7 +9,7 @@ import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
 
-export { openShop } from "../client/shop.js";
+export { openTestBroker } from "../support/test-broker.js";
 
 /** A broker without client or worker. */
 export async function openListener(

@@ -2,11 +2,11 @@ import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { apiOf, ask, codeOf, openShop, post } from "./kit.js";
+import { apiOf, ask, codeOf, openTestBroker, post } from "./kit.js";
 
 describe("a body", () => {
   it("that is too large is refused with its code", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const api = apiOf(broker);
     const two = `{"reason":"${"x".repeat(2 * 1024 * 1024)}"}`;
     const small = await api("/jobs/1/cancel", post(two));
@@ -22,7 +22,7 @@ describe("a body", () => {
   });
 
   it("of a submission may be large", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const api = apiOf(broker);
     const entries = Array.from({ length: 200_000 }, (_, i) => `entry number ${i}`);
     const answer = await api("/jobs", post({ recipe: TRUE, entries, held: true }));
@@ -31,7 +31,7 @@ describe("a body", () => {
   });
 
   it("of a request to a service may be large, both ways", async () => {
-    const { broker, worker } = await openShop();
+    const { broker, worker } = await openTestBroker();
     worker({ services: { echo: (body) => body } });
     const body = Buffer.alloc(5_000_000, 0xfe);
     const answer = await apiOf(broker)("/services/echo", {
@@ -46,7 +46,7 @@ describe("a body", () => {
 
 describe("a connection", () => {
   it("on which the headers do not end, or nothing comes, is closed", async () => {
-    const { broker } = await openShop({ connectionBounds: { greetingTimeoutMs: 1_000 } });
+    const { broker } = await openTestBroker({ connectionBounds: { greetingTimeoutMs: 1_000 } });
     const port = Number(new URL(broker.url).port);
     const begun = performance.now();
     const answerTo = (first: string, drip: string): Promise<string> =>
@@ -73,7 +73,7 @@ describe("a connection", () => {
 
 describe("a broker that stops", () => {
   it("does not wait for who waits", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const api = apiOf(broker);
     const job = await client.submit({ recipe: TRUE });
     const polls = [

@@ -7,7 +7,7 @@ import { atEnd } from "../support/at-end.js";
 import { proxyTo } from "../support/proxy.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { openShop } from "./kit.js";
+import { openTestBroker } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
@@ -21,7 +21,7 @@ describe("the picture of a job", () => {
   }
 
   it("has each task where it stands: failed, running, prefetched, waiting, cancelled, succeeded", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 2 });
     const line = 'case "$LABORO_TASK" in 1|2) exit 0;; 3) exit 1;; *) sleep 600;; esac';
     const job = await client.submit({ recipe: sh(line), count: 9 });
@@ -55,7 +55,7 @@ describe("the picture of a job", () => {
   });
 
   it("has of many tasks as many cells as are asked for, and hides no failure", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 4 });
     const job = await client.submit({ recipe: sh("exit $(( LABORO_TASK == 38 ))"), count: 100 });
     await job.wait();
@@ -77,7 +77,7 @@ describe("the picture of a job", () => {
 
 describe("pages of workers", () => {
   it("come in the order of use, by name, the busy or the troubled first; filtered; with what runs", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     for (const name of ["carl", "anna", "bert"]) {
       const one = worker({ name, slots: 1, tags: [`tag-${name}`] });
       await until(`${name} has joined`, () => one.joined);
@@ -120,7 +120,7 @@ describe("pages of workers", () => {
 
 describe("the overview", () => {
   it("puts what is wrong first, in words, with where to look", async () => {
-    const { client, worker, broker } = await openShop({ settings: { graceMs: 60_000 } });
+    const { client, worker, broker } = await openTestBroker({ settings: { graceMs: 60_000 } });
     const stuck = await client.submit({ name: "lonely", recipe: TRUE });
     expect((await client.ask("overview", {})).problems).toMatchObject([
       { kind: "job-stuck", text: "lonely waits: no worker is connected", job: stuck.id, task: 1 },
@@ -148,7 +148,7 @@ describe("the overview", () => {
   });
 
   it("tells of jobs that have failed, few of many", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 4 });
     const jobs = await Promise.all(
       Array.from({ length: 7 }, () => client.submit({ name: "bad", recipe: sh("exit 1") })),
@@ -162,7 +162,7 @@ describe("the overview", () => {
   });
 
   it("tells of a queue that is full", async () => {
-    const { client, broker } = await openShop({ settings: { maxWaitingRequests: 2 } });
+    const { client, broker } = await openTestBroker({ settings: { maxWaitingRequests: 2 } });
     const waiting = [1, 2].map(() => client.request("nobody", "x", { timeoutMs: 30_000 }).catch(() => undefined));
     await until("the queue is full", async () => (await client.ask("overview", {})).problems.length > 0);
     expect((await client.ask("overview", {})).problems).toMatchObject([
@@ -177,8 +177,8 @@ describe("the history", () => {
   const minute = 60_000;
 
   it("has a point every few seconds, and keeps minutes in the store over a restart", async () => {
-    const shop = await openShop();
-    const { client, broker, worker } = shop;
+    const setup = await openTestBroker();
+    const { client, broker, worker } = setup;
     worker({ slots: 3 });
     await (await client.submit({ recipe: sh("exit $(( LABORO_TASK == 1 ))"), count: 4 })).wait();
     const { history } = broker.core;
@@ -197,7 +197,7 @@ describe("the history", () => {
   });
 
   it("adds up what brokers of a group did in the same minute, and forgets what is older than a day", async () => {
-    const { client, broker } = await openShop();
+    const { client, broker } = await openTestBroker();
     const now = Math.floor(Date.now() / minute) * minute;
     const text = (at: number, succeeded: number, waitP50: number): string =>
       JSON.stringify({ fields: ["succeeded", "waitP50"], rows: [[at, succeeded, waitP50]] });
@@ -215,7 +215,7 @@ describe("the history", () => {
   });
 
   it("is bounded in memory, however long the broker lives", async () => {
-    const { broker }: { broker: RunningBroker } = await openShop();
+    const { broker }: { broker: RunningBroker } = await openTestBroker();
     const { history } = broker.core;
     const now = Date.now();
     for (let at = 0; at < 1_000; at++) await history.tick(now);
@@ -225,7 +225,7 @@ describe("the history", () => {
 
 describe("permissions", () => {
   it("tells each role what it may do", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const { connect } = await import("../../src/entries/client.js");
     const allowed = async (role: "read" | "client" | "worker" | "admin") => {
       const client = await connect({ broker: broker.url, token: broker.tokenOf(role) ?? broker.token });

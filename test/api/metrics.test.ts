@@ -4,7 +4,7 @@ import { LaboroError } from "../../src/base/errors.js";
 import { METRICS } from "../../src/broker/api/metrics.js";
 import { Histogram } from "../../src/broker/stats/counters.js";
 import { until } from "../support/wait.js";
-import { ask, openListener, openShop } from "./kit.js";
+import { ask, openListener, openTestBroker } from "./kit.js";
 
 /** The value of each series, as `name{labels}`. */
 function series(text: string): Map<string, number> {
@@ -20,7 +20,7 @@ function series(text: string): Map<string, number> {
 
 describe("/metrics", () => {
   it("counts what was done, in the text that Prometheus reads", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     worker({ name: "one", slots: 3, services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
     const recipe = { kind: "command" as const, argv: ["/bin/sh", "-c", "exit $((LABORO_TASK - 1))"] };
     await (await client.submit({ recipe, count: 3 })).wait();
@@ -55,7 +55,7 @@ describe("/metrics", () => {
   });
 
   it("shows what is used of each limit, and what waits for it", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     await client.ask("limitSet", { name: "api", running: 1, rate: { starts: 3, intervalMs: 3_600_000 } });
     await client.ask("limitSet", { name: "disk", running: 7 });
     worker({ name: "one", slots: 3 });

@@ -6,17 +6,17 @@ import { OPERATIONS, type OperationName } from "../../src/broker/operations/inde
 import { TRUE } from "../support/recipes.js";
 import { SlurmStandIn } from "../support/slurm-stand-in.js";
 import { until } from "../support/wait.js";
-import { apiOf, openShop } from "./kit.js";
+import { apiOf, openTestBroker } from "./kit.js";
 
 type Ask = (name: OperationName, input?: Readonly<Record<string, unknown>>) => Promise<Record<string, unknown>>;
-type Shop = Awaited<ReturnType<typeof openShop>>;
+type TestBroker = Awaited<ReturnType<typeof openTestBroker>>;
 
 /** The broker counts from the start of its process, and the system's clock may have been set since. */
 const CLOCKS_DIFFER_MS = 1_000;
 
 const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, formats: { "date-time": true } });
 
-function overHttp({ broker }: Shop): Ask {
+function overHttp({ broker }: TestBroker): Ask {
   const api = apiOf(broker);
   return async (name, input = {}) => {
     const { method, path } = OPERATIONS[name];
@@ -42,7 +42,7 @@ function overHttp({ broker }: Shop): Ask {
 }
 
 const overLink =
-  ({ client }: Shop): Ask =>
+  ({ client }: TestBroker): Ask =>
   async (name, input = {}) => {
     try {
       return plain(await client.ask(name as "status", input as object)) as Record<string, unknown>;
@@ -57,9 +57,9 @@ describe.each([
   ["the link", overLink],
 ])("over %s", (_door, through) => {
   it("every operation is answered, and as its schema says", async () => {
-    const shop = await openShop();
+    const setup = await openTestBroker();
     const asked = new Set<OperationName>();
-    const raw = through(shop);
+    const raw = through(setup);
     const ask: Ask = async (name, input) => {
       asked.add(name);
       const answer = await raw(name, input);
@@ -102,7 +102,7 @@ describe.each([
     await ask("hold", { job });
     await ask("release", { job });
 
-    const worker = shop.worker({
+    const worker = setup.worker({
       name: "one",
       services: { shout: (body) => Buffer.from(body).toString().toUpperCase() },
     });
@@ -195,7 +195,7 @@ describe.each([
     await ask("remove", { job: scheduled });
 
     new SlurmStandIn();
-    const short = { allocator: "short", maxWorkers: 2, timeLimitMs: 3_600_000, dir: `${shop.dir}/files` };
+    const short = { allocator: "short", maxWorkers: 2, timeLimitMs: 3_600_000, dir: `${setup.dir}/files` };
     expect(await ask("allocatorSet", short)).toMatchObject({ state: "active", allocations: [] });
     expect(await ask("allocatorPause", { allocator: "short" })).toMatchObject({ state: "paused", pausedBy: "user" });
     expect(await ask("allocatorResume", { allocator: "short" })).toMatchObject({ state: "active" });
@@ -262,8 +262,8 @@ describe.each([
   });
 
   it("what is not there, or comes too late, is refused with its code", async () => {
-    const shop = await openShop();
-    const ask = through(shop);
+    const setup = await openTestBroker();
+    const ask = through(setup);
     const { job } = await ask("submit", { recipe: TRUE, count: 2 });
     const code = async (name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> => {
       const { error } = await ask(name, input);
@@ -302,7 +302,7 @@ describe.each([
 });
 
 it("refuses tasks and attempts beyond those that there can be, which no store would find", async () => {
-  const { client } = await openShop();
+  const { client } = await openTestBroker();
   const { id: job } = await client.submit({ recipe: TRUE, held: true });
   const far = Number.MAX_SAFE_INTEGER;
   for (const name of ["output", "returnedFiles"] as const)

@@ -3,7 +3,7 @@ import { parseRange } from "../../src/broker/api/json.js";
 import type { Write } from "../../src/model/store.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { apiOf, codeOf, openShop } from "./kit.js";
+import { apiOf, codeOf, openTestBroker } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 const RAW = { headers: { accept: "application/octet-stream" } };
@@ -21,7 +21,7 @@ interface Page {
 
 describe("a task's output", () => {
   it("is followed while it comes, until the task has ended", async () => {
-    const { broker, client, worker, dir } = await openShop();
+    const { broker, client, worker, dir } = await openTestBroker();
     const api = apiOf(broker);
     worker();
     const step = (name: string): string => `while ! test -e ${dir}/${name}; do sleep 0.02; done`;
@@ -46,7 +46,7 @@ describe("a task's output", () => {
   });
 
   it("is not over while its result is on the way to the disk, small output with it", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const { store } = broker.core;
     const commit = store.commit.bind(store);
     let release: (() => void) | undefined;
@@ -69,7 +69,7 @@ describe("a task's output", () => {
   });
 
   it("is waited for no longer than asked", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const job = await client.submit({ recipe: TRUE });
     const begun = performance.now();
     const { json } = await apiOf(broker)(`/jobs/${job.id}/tasks/0/output?waitMs=150`);
@@ -78,7 +78,7 @@ describe("a task's output", () => {
   });
 
   it("is had raw, whole or in ranges, of one stream or both, and bytes are bytes", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     worker();
     const job = await client.submit({ recipe: sh("printf 'a\\377b'; printf err >&2; sleep 0.1; printf cdef") });
@@ -110,7 +110,7 @@ describe("a task's output", () => {
   });
 
   it("of several attempts is kept apart, and the latest is meant", async () => {
-    const { broker, client, worker } = await openShop({ settings: { retryBackoffMs: 10 } });
+    const { broker, client, worker } = await openTestBroker({ settings: { retryBackoffMs: 10 } });
     const api = apiOf(broker);
     worker();
     const job = await client.submit({ recipe: sh('echo "$LABORO_ATTEMPT"; test "$LABORO_ATTEMPT" = 2'), retries: 1 });
@@ -120,7 +120,7 @@ describe("a task's output", () => {
   });
 
   it("of many megabytes is sent without being held in memory, and stops when nobody reads", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     worker();
     const job = await client.submit({ recipe: sh("head -c 12000000 /dev/zero") });

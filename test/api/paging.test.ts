@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { apiOf, codeOf, openShop, post } from "./kit.js";
+import { apiOf, codeOf, openTestBroker, post } from "./kit.js";
 
 interface Jobs {
   readonly jobs: readonly { readonly id: number; readonly name: string; readonly state: string }[];
@@ -10,7 +10,7 @@ interface Jobs {
 
 describe("the list of jobs", () => {
   it("is paged by cursor, newest first, each job once, whatever is added meanwhile", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const api = apiOf(broker);
     for (let i = 0; i < 25; i++) await client.submit({ recipe: TRUE, name: `job ${i}` });
     const seen: number[] = [];
@@ -26,7 +26,7 @@ describe("the list of jobs", () => {
   });
 
   it("is filtered by state, name, pool, batch key and time", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     const names = async (query: string): Promise<string[]> =>
       ((await api(`/jobs?${query}`)).json as Jobs).jobs.map(({ name }) => name);
@@ -63,7 +63,7 @@ describe("the list of jobs", () => {
 
 describe("the results of a job", () => {
   it("are paged and filtered by state and worker", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     worker({ name: "one" });
     const job = await client.submit({
@@ -87,7 +87,7 @@ describe("the results of a job", () => {
 
 describe("the tasks of a job", () => {
   it("are found by their entries in every state; one of them has its command, and the jobs around it are named", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     const first = await client.submit({ recipe: TRUE, held: true });
     const line = "case {} in a.csv) exit 0;; b.csv) exit 3;; *) sleep 600;; esac";
@@ -135,7 +135,7 @@ describe("the tasks of a job", () => {
   });
 
   it("that wait are found behind many that have ended or were cancelled, a page at a time", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: TRUE, count: 10_000_000, held: true });
     await client.ask("cancel", { job: job.id, tasks: [{ first: 2, last: 9_999_996 }] });
     expect((await client.ask("waiting", { job: job.id, limit: 3 })).next).toBe(9_999_998);
@@ -149,7 +149,7 @@ describe("the tasks of a job", () => {
 
 describe("entries", () => {
   it("come page by page, as they are", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const api = apiOf(broker);
     const entries = ["a", "", "ö", Uint8Array.of(0xff, 0x00 + 1), "e"];
     const job = await client.submit({ recipe: TRUE, entries });
@@ -164,7 +164,7 @@ describe("entries", () => {
 
 describe("clean", () => {
   it("forgets ended jobs by age, state and number, and leaves the others", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     worker();
     const good = await client.submit({ recipe: TRUE });

@@ -5,7 +5,7 @@ import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import { until } from "../support/wait.js";
-import { apiOf, ask, codeOf, openShop } from "./kit.js";
+import { apiOf, ask, codeOf, openTestBroker } from "./kit.js";
 
 const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   any: ["admin", "client", "worker", "read", "fuq"],
@@ -16,7 +16,7 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
 
 describe("a role", () => {
   it("may do what it may, and nothing else, over HTTP and over the link", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     for (const role of ROLES) {
       const token = broker.tokenOf(role) ?? "";
       const client = await connect({ broker: broker.url, token });
@@ -43,7 +43,7 @@ describe("a role", () => {
   });
 
   it("is needed to ask services over the link, and to get the files of tasks", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const client = await connect({ broker: broker.url, token: broker.tokenOf("read") ?? "" });
     await expect(client.ask("returnedFiles", { job: 1, index: 0 })).rejects.toMatchObject({ code: "LABORO_FORBIDDEN" });
     await expect(client.request("any")).rejects.toMatchObject({ code: "LABORO_FORBIDDEN" });
@@ -57,7 +57,7 @@ describe("a role", () => {
     ["client", "LABORO_FORBIDDEN"],
     ["read", "LABORO_FORBIDDEN"],
   ] as const)("decides who may work here: %s is %s", async (role, expected) => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const token = broker.tokenOf(role) ?? "";
     let refused: string | undefined;
     const worker = startWorker({ broker: broker.url, token, onRefused: ({ code }) => (refused = code) });
@@ -68,7 +68,7 @@ describe("a role", () => {
   });
 
   it("is not had without a token, and not with one that is not known", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const none = await ask(`${broker.url}/api/v1/status`);
     expect([none.status, codeOf(none), none.headers["www-authenticate"]]).toEqual([
       401,
@@ -82,7 +82,7 @@ describe("a role", () => {
   });
 
   it("is had with the token as the user name, as in a URL", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const basic = Buffer.from(`${broker.token}:`).toString("base64");
     const answer = await ask(`${broker.url}/api/v1/status`, { headers: { authorization: `Basic ${basic}` } });
     expect(answer.status).toBe(200);

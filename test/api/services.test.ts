@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ServiceStats } from "../../src/broker/stats/counters.js";
 import { until } from "../support/wait.js";
-import { apiOf, codeOf, messageOf, openShop } from "./kit.js";
+import { apiOf, codeOf, messageOf, openTestBroker } from "./kit.js";
 
 const message = (body: string | Buffer, headers: Readonly<Record<string, string>> = {}) => ({
   method: "POST",
@@ -11,7 +11,7 @@ const message = (body: string | Buffer, headers: Readonly<Record<string, string>
 
 describe("a request over HTTP", () => {
   it("is refused with a status that fits", async () => {
-    const { broker, worker } = await openShop({ settings: { maxWaitingRequests: 1 } });
+    const { broker, worker } = await openTestBroker({ settings: { maxWaitingRequests: 1 } });
     const api = apiOf(broker);
     const one = worker({
       slots: 1,
@@ -40,7 +40,7 @@ describe("a request over HTTP", () => {
   });
 
   it("is forgotten when its asker goes away", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const api = apiOf(broker);
     const stop = new AbortController();
     const cut = api("/services/none", { ...message("x"), signal: stop.signal }).catch(() => "cut");
@@ -53,7 +53,7 @@ describe("a request over HTTP", () => {
   });
 
   it("of a name with all kinds of letters reaches its service, in its pool", async () => {
-    const { broker, worker } = await openShop();
+    const { broker, worker } = await openTestBroker();
     worker({ pool: "other", services: { "a/b ü?": () => "there" } });
     const answer = await apiOf(broker)(`/services/${encodeURIComponent("a/b ü?")}?pool=other`, message(""));
     expect([answer.status, answer.text, answer.headers["content-type"]]).toEqual([

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../support/wait.js";
-import { apiOf, openShop } from "./kit.js";
+import { apiOf, openTestBroker } from "./kit.js";
 
 const shell = (line: string) => ({ kind: "command", shell: true, argv: [line] }) as const;
 
 describe("a task in the API", () => {
   it("has its index, and its number in the array", async () => {
-    const { broker, worker } = await openShop();
+    const { broker, worker } = await openTestBroker();
     const api = apiOf(broker);
     worker({ slots: 3, cancelGraceMs: 100 });
     const array = [{ first: 5, last: 9, step: 2 }];
@@ -42,7 +42,7 @@ describe("a task in the API", () => {
   });
 
   it("has its place from 1 as its number, or the number that was given", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const api = apiOf(broker);
     worker();
     const plain = await client.submit({ recipe: shell("echo $LABORO_TASK"), count: 2 });

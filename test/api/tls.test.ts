@@ -102,7 +102,7 @@ describe.skipIf(outside === undefined)("an address that others can reach", () =>
 });
 
 describe("certificates", () => {
-  it("are kept; the broker's own is made anew before it expires or for other names, the CA stays", async () => {
+  it("are kept; the broker's own is made again before it expires or for other names, the CA stays", async () => {
     const { dir } = await openListener();
     const first = new Certificates(dir, ["a.example"]);
     const ca = await first.fingerprint();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { TokenThrottle } from "../../src/broker/access/auth.js";
 import { Tokens } from "../../src/broker/access/tokens.js";
-import { apiOf, ask, openShop } from "./kit.js";
+import { apiOf, ask, openTestBroker } from "./kit.js";
 
 describe("wrong tokens", () => {
   it("are answered ever more slowly, by address, and forgotten after a while", () => {
@@ -38,7 +38,7 @@ describe("wrong tokens", () => {
   });
 
   it("delay nobody who has a right one", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     const begun = performance.now();
     const wrong = Array.from({ length: 6 }, () => ask(`${broker.url}/api/v1/status`, { token: "guess" }));
     expect((await apiOf(broker)("/status")).status).toBe(200);

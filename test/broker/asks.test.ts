@@ -7,9 +7,9 @@ import type { RunningBroker } from "../../src/broker/options.js";
 import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";
 import { type FromClient, LINK_VERSION, SUBPROTOCOL, type ToClient } from "../../src/protocols/laboro/messages.js";
 import { apiOf, codeOf, post } from "../api/kit.js";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 /** A link with the token of a role, and what came on it. */
@@ -34,7 +34,7 @@ const operation = (id: number, name: string, input: object): FromClient => ({
 });
 
 it("lets a connection follow so much, refuses the rest by name, and answers others", async () => {
-  const { broker, client } = await openShop();
+  const { broker, client } = await openTestBroker();
   const link = await openLink(broker, "read");
   const { follows } = ASK_BOUNDS.perConnection;
   link.send(...Array.from({ length: 5_000 }, (_, i) => operation(i, "events", { waitMs: 60_000 })));
@@ -51,7 +51,7 @@ it("lets a connection follow so much, refuses the rest by name, and answers othe
 });
 
 it("answers more operations of one connection than it reads at a time", async () => {
-  const { broker } = await openShop();
+  const { broker } = await openTestBroker();
   const link = await openLink(broker, "read");
   link.send(...Array.from({ length: 1_000 }, (_, i) => operation(i, "jobs", {})));
   await until("all are answered", () => link.of("RESULT").length === 1_000);
@@ -60,7 +60,7 @@ it("answers more operations of one connection than it reads at a time", async ()
 
 it("keeps so many bytes of requests, refuses the next, and takes more when one is cancelled", async () => {
   const small = { asks: 100, bytes: 100_000, follows: 1 };
-  const { broker } = await openShop({ askBounds: { perConnection: small, perRole: small, inAll: small } });
+  const { broker } = await openTestBroker({ askBounds: { perConnection: small, perRole: small, inAll: small } });
   const link = await openLink(broker, "client");
   const request = (id: number): FromClient => ({
     ...{ type: "REQUEST", id, service: "none", body: Buffer.alloc(30_000), deadline: 60_000 },
@@ -79,7 +79,7 @@ it("keeps so many bytes of requests, refuses the next, and takes more when one i
 });
 
 it("reads a submission of many bytes elsewhere, as it reads a small one", async () => {
-  const { broker, client } = await openShop();
+  const { broker, client } = await openTestBroker();
   const entries = Array.from({ length: 100_000 }, (_, i) =>
     i === 7 ? new Uint8Array([255, 1]) : `entry ${i} \u{1f4a9}`,
   );

@@ -5,8 +5,8 @@ import { connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { LISTENER_NAMES } from "../../src/broker/listeners/listener.js";
 import { connect as connectClient } from "../../src/entries/client.js";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const PORTS = { fuq: 1, fuq1: 1, runexp: 1, "round-robin": 1, scale0: 3 } as const;
@@ -30,7 +30,7 @@ const portOf = (url: string): number => Number(/:(\d+)$/.exec(url)?.[1]);
 describe("a connection is destroyed soon", () => {
   it("that says nothing, or not all, at any listener", async () => {
     const listeners = LISTENER_NAMES.map((name) => ({ name, host: "127.0.0.1", ports: Array(PORTS[name]).fill(0) }));
-    const { broker } = await openShop({ connectionBounds: GREETING, listeners });
+    const { broker } = await openTestBroker({ connectionBounds: GREETING, listeners });
     const ports = [broker.url, ...broker.listeners.flatMap(({ urls }) => urls)].map(portOf);
     expect(ports).toHaveLength(8);
     const peers = ports.flatMap((port) => ["", "G", "\x16\x03\x01", "\xff"].map((bytes) => peer(port, bytes)));
@@ -41,7 +41,7 @@ describe("a connection is destroyed soon", () => {
   });
 
   it("that is refused: an upgrade without a token, with another path, or without a cookie of fuq; headers too long", async () => {
-    const { broker } = await openShop({ connectionBounds: { greetingTimeoutMs: 60_000 } });
+    const { broker } = await openTestBroker({ connectionBounds: { greetingTimeoutMs: 60_000 } });
     const refused = [
       ["401", "GET /node/persistent", "Sec-WebSocket-Protocol: laboro.1\r\n"],
       ["404", "GET /elsewhere", "Sec-WebSocket-Protocol: laboro.1\r\n"],
@@ -62,7 +62,7 @@ describe("a connection is destroyed soon", () => {
 
 describe("a connection with TLS", () => {
   it("stays when its token is valid, and frees its place when it ends", async () => {
-    const { broker } = await openShop({
+    const { broker } = await openTestBroker({
       connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newPerAddress: 1, newInAll: 1, connections: 4 },
     });
     const url = `${broker.url.replace("http", "https")}/api/v1`;
@@ -88,7 +88,7 @@ describe("a connection with TLS", () => {
 
 describe("too many connections without authentication", () => {
   it("cost the oldest of them, and nobody who has a token", async () => {
-    const { broker, client } = await openShop({
+    const { broker, client } = await openTestBroker({
       connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newPerAddress: 5, newInAll: 5 },
     });
     const silent: ReturnType<typeof peer>[] = [];
@@ -117,7 +117,7 @@ describe("too many connections without authentication", () => {
   });
 
   it("cost the one that comes where the others are in the middle of their greeting", async () => {
-    const { broker, client } = await openShop({
+    const { broker, client } = await openTestBroker({
       connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newInAll: 1 },
     });
     const slow = peer(portOf(broker.url), `GET /healthz HTTP/1.1\r\n${"x: y\r\n".repeat(1_000)}`);
@@ -130,7 +130,7 @@ describe("too many connections without authentication", () => {
   });
 
   it("are refused where all descriptors but the reserved ones are used", async () => {
-    const { broker, client } = await openShop({ connectionBounds: { connections: 3, silentAfterMs: 0 } });
+    const { broker, client } = await openTestBroker({ connectionBounds: { connections: 3, silentAfterMs: 0 } });
     const link = peer(portOf(broker.url));
     const last = peer(portOf(broker.url));
     await until("both are there", () => link.readyState === "open" && last.readyState === "open");

@@ -10,8 +10,8 @@ import { readSubmission } from "../../src/model/job-input.js";
 import type { Write } from "../../src/model/store.js";
 import { startBroker } from "../../src/server.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
-import { openShop } from "../client/shop.js";
 import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const fails = { kind: "command", argv: ["false"] } as const;
@@ -22,7 +22,7 @@ afterEach(async () => {
 
 describe("a job that waits for another", () => {
   it("is cancelled where the other fails while it is being stored", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const { store } = broker.core;
     const first = await client.submit({ recipe: fails });
     const commit = store.commit.bind(store);
@@ -46,7 +46,7 @@ describe("a job that waits for another", () => {
   });
 
   it("is cancelled where the other has failed long ago, and let run where any end will do", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const first = await client.submit({ recipe: fails });
     await first.wait();
@@ -58,7 +58,7 @@ describe("a job that waits for another", () => {
   });
 
   it("never runs after a failed one, however close they follow each other", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 4 });
     const outcomes = await Promise.all(
       Array.from({ length: 40 }, async () => {
@@ -118,8 +118,8 @@ describe("a job that waits for another", () => {
 });
 
 describe("a job that is run again", () => {
-  it("waits anew for one that is run again, and is refused while that has failed", async () => {
-    const { client, worker, dir } = await openShop();
+  it("waits again for one that is run again, and is refused while that has failed", async () => {
+    const { client, worker, dir } = await openTestBroker();
     worker();
     const first = await client.submit({
       recipe: { kind: "command", argv: ["test", "-e", join(dir, "there")] },
@@ -138,7 +138,7 @@ describe("a job that is run again", () => {
   });
 
   it("can be cancelled and run again as often as one likes, and its counters stay true", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: CALL_NOTHING, count: 100 });
     await job.cancel([{ first: 10, last: 29 }]);
     worker({ services: NOTHING });
@@ -155,7 +155,7 @@ describe("a job that is run again", () => {
   });
 
   it("goes on among tasks of the same job that still run", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     // Two, so that each has its task for itself: what a worker holds of one piece is settled with the piece.
     for (const name of ["one", "two"]) worker({ slots: 1, name });
     await until("both have joined", async () => (await client.workers()).length === 2);

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
-import { openShop } from "../client/shop.js";
 import { Broker, result } from "../store/suite/kit.js";
 import { atEnd } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 it("tasks that wait for tasks one by one learn after a restart what has ended before and since", async () => {
-  const former = await openShop();
+  const former = await openTestBroker();
   const { broker, client, worker, dir } = former;
   const recipe = { kind: "command", argv: ["sh", "-c", "test $LABORO_TASK != 2"] } as const;
   const first = await client.submit({ recipe, count: 3 });
@@ -24,7 +24,7 @@ it("tasks that wait for tasks one by one learn after a restart what has ended be
   await one.stop();
   client.close();
   await broker.stop();
-  const again = await openShop({ dir: `${dir}/data` });
+  const again = await openTestBroker({ dir: `${dir}/data` });
   again.worker();
   const job = (id: number) => again.client.job(id);
   expect((await job(third.id).info()).waitsFor).toEqual([open.id]);
@@ -47,7 +47,7 @@ it("tasks that wait for those of a job which succeeded run, also if the broker s
   const { job: second } = await store.submit({ count, held: true, after: [{ job: first.id, any: false, each: true }] });
   expect(await store.write({ op: "remove", job: first.id })).toMatchObject({ more: true });
   await store.store.close();
-  const { broker, client } = await openShop({ dir });
+  const { broker, client } = await openTestBroker({ dir });
   await until("it knows the end of the first job", () => broker.core.state.jobs.get(JobId(second.id))?.each.size === 0);
   expect((await client.job(second.id).info()).counters.cancelled).toBe(0);
 });

@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { startRetention } from "../../src/broker/retention.js";
-import { openShop } from "../client/shop.js";
 import { TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const SILENT = { info: () => {}, warn: () => {}, error: () => {} };
 
 describe("what has ended", () => {
   it("is forgotten after the time that was set, and open jobs never", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     worker();
     const ended = await client.submit({ recipe: TRUE, count: 3 });
     await ended.wait();
@@ -21,7 +21,7 @@ describe("what has ended", () => {
   });
 
   it("is kept for its own time, and longer where it did not succeed", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     worker();
     const keep = { keepMs: 1, keepFailedMs: 3_600_000 };
     const gone = await client.submit({ recipe: TRUE, ...keep });
@@ -37,7 +37,7 @@ describe("what has ended", () => {
   });
 
   it("is forgotten, the oldest first, until the rest fits", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     worker();
     const output = { kind: "command", argv: ["head", "-c", "300000", "/dev/zero"] } as const;
     for (let i = 0; i < 25; i++) await (await client.submit({ recipe: output, count: 1 })).wait();
@@ -51,7 +51,7 @@ describe("what has ended", () => {
   });
 
   it("is kept for the least time, whatever its size", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     worker();
     await (await client.submit({ recipe: TRUE, count: 3 })).wait();
     const least = { keepBytes: 0, keepAtLeastMs: 3_600_000, everyMs: 10 };

@@ -7,11 +7,11 @@ import { type Client, connect } from "../../src/entries/client.js";
 import type { ScheduleChange } from "../../src/model/schedule.js";
 import { startBroker } from "../../src/server.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
-import { openShop, type Shop } from "../client/shop.js";
 import { addSchedule } from "../store/suite/schedules.js";
 import { atEnd } from "../support/at-end.js";
 import { freePort } from "../support/free-port.js";
 import { TRUE } from "../support/recipes.js";
+import { openTestBroker, type TestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const MINUTE = 60_000;
@@ -51,9 +51,9 @@ const runs = async (client: Client, name: string, count: number): Promise<void> 
   await until(`${name} has run ${count} times`, async () => (await runsOf(client, name)) === count || undefined);
 };
 
-async function openScheduled(): Promise<Shop & { readonly clock: ReturnType<typeof settableClock> }> {
+async function openScheduled(): Promise<TestBroker & { readonly clock: ReturnType<typeof settableClock> }> {
   const clock = settableClock();
-  return { ...(await openShop()), clock };
+  return { ...(await openTestBroker()), clock };
 }
 
 describe("a schedule", () => {
@@ -187,7 +187,7 @@ describe("a schedule", () => {
     } as ScheduleChange;
     await store.commit([{ op: "schedule", changes: [refused, good] }], Date.now());
     await store.close();
-    const { client } = await openShop({ dir });
+    const { client } = await openTestBroker({ dir });
     const { schedules } = await client.ask("schedules", {});
     expect(schedules.map(({ name }) => name)).toEqual(["good", "old"]);
     expect(schedules[1]?.job.summary).toContain("cannot be submitted: ");
@@ -244,8 +244,8 @@ describe("a schedule", () => {
 
 describe("while the last run is open", () => {
   const twice = async (overlap: "allow" | "skip" | "queue" | "replace", points = 2) => {
-    const shop = await openScheduled();
-    const { client, clock } = shop;
+    const setup = await openScheduled();
+    const { client, clock } = setup;
     const { due = 0 } = await client.schedules.set("a", { everyMs: MINUTE, overlap, job });
     for (let point = 0; point < points; point++) {
       clock.set(due + point * MINUTE + 5);
@@ -255,7 +255,7 @@ describe("while the last run is open", () => {
         return made + skipped === point + 1 || undefined;
       });
     }
-    return shop;
+    return setup;
   };
   const states = async (client: Client) => (await client.jobs({})).jobs.map(({ id, state }) => [id, state]).reverse();
 
@@ -406,7 +406,7 @@ describe("the clock", () => {
 
   it("that passed a point while the broker was down: the rule holds after its start", async () => {
     const clock = settableClock();
-    const { client, broker, dir } = await openShop();
+    const { client, broker, dir } = await openTestBroker();
     const { due = 0 } = await client.schedules.set("once", { everyMs: MINUTE, job });
     await client.schedules.set("skip", { everyMs: MINUTE, missed: "skip", job });
     client.close();

@@ -3,10 +3,10 @@ import { describe, expect, it } from "vitest";
 import type { Core } from "../../src/broker/core.js";
 import { parseListener } from "../../src/broker/listeners/listener.js";
 import type { Signature } from "../../src/dispatch/state.js";
-import { openShop, resultsOf, type Shop } from "../client/shop.js";
 import type { Worker } from "../interop/matrix/definition.js";
-import { hire, reversed, SERVICE_OF } from "../interop/matrix/staff.js";
+import { reversed, SERVICE_OF, startWorkers } from "../interop/matrix/running-workers.js";
 import { atEnd } from "../support/at-end.js";
+import { openTestBroker, resultsOf, type TestBroker } from "../support/test-broker.js";
 
 const LISTENERS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseListener);
 const SERVICES = { reverse: "rr.reverse", ours: "ours", theirs: "theirs" };
@@ -50,14 +50,14 @@ function stepsOver({ state }: Core): { count: number } {
   return steps;
 }
 
-async function tasks({ client, dir }: Shop, count: number): Promise<number> {
+async function tasks({ client, dir }: TestBroker, count: number): Promise<number> {
   const recipe = { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir } as const;
   const job = await client.submit({ recipe, count });
   expect(await job.wait()).toBe("succeeded");
   return (await resultsOf(job)).length;
 }
 
-async function requests({ client }: Shop, service: string, count: number): Promise<number> {
+async function requests({ client }: TestBroker, service: string, count: number): Promise<number> {
   for (let i = 0; i < count; i++)
     expect(Buffer.from(await client.request(service, `piece ${i}`)).toString()).toBe(reversed(`piece ${i}`));
   return count;
@@ -65,19 +65,19 @@ async function requests({ client }: Shop, service: string, count: number): Promi
 
 describe("one more piece of work makes no walk over signatures without waiting work", () => {
   it.each(KINDS)("for a worker of kind %s", async (kind) => {
-    const shop = await openShop({ listeners: LISTENERS, listenerSettings: { services: SERVICES } });
-    const staff = await hire(shop, [kind]);
-    atEnd(() => staff.stop());
-    const { client, broker } = shop;
+    const setup = await openTestBroker({ listeners: LISTENERS, listenerSettings: { services: SERVICES } });
+    const running = await startWorkers(setup, [kind]);
+    atEnd(() => running.stop());
+    const { client, broker } = setup;
     const held = {
-      recipe: { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: shop.dir },
+      recipe: { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: setup.dir },
       held: true,
     } as const;
     await Promise.all(
       Array.from({ length: SIGNATURES }, (_, i) => client.submit({ ...held, timeLimitMs: 60_000 + i })),
     );
     const service = SERVICE_OF[kind];
-    const work = (count: number) => (service === undefined ? tasks(shop, count) : requests(shop, service, count));
+    const work = (count: number) => (service === undefined ? tasks(setup, count) : requests(setup, service, count));
     // The worker has shown how much it takes at most.
     await work(PIECES);
     const steps = stepsOver(broker.core);

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { SlurmStandIn } from "../support/slurm-stand-in.js";
 import { until } from "../support/wait.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 /** Times, ids of stores and temporary folders as they are when the test runs. */
 const plain = (text: string, dir: string): string =>
@@ -16,8 +16,8 @@ const plain = (text: string, dir: string): string =>
 
 async function openSite() {
   const slurm = new SlurmStandIn();
-  const shop = await openCliShop({ allocations: { rules: { pollMs: 100 } } });
-  const files = join(shop.dir, "files");
+  const setup = await openCliBroker({ allocations: { rules: { pollMs: 100 } } });
+  const files = join(setup.dir, "files");
   const add = [
     "alloc",
     "add",
@@ -33,10 +33,10 @@ async function openSite() {
     files,
   ];
   const run = async (...args: string[]): Promise<string> => {
-    const { stdout, stderr } = await shop.laboro(args);
-    return plain(`${stdout}${stderr}`, shop.dir);
+    const { stdout, stderr } = await setup.laboro(args);
+    return plain(`${stdout}${stderr}`, setup.dir);
   };
-  return { ...shop, slurm, add, run };
+  return { ...setup, slurm, add, run };
 }
 
 describe("laboro alloc", () => {

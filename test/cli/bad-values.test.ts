@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { makeProgram } from "../../src/cli/lib/program.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 /** Values that an option refuses. */
 type BadValues = Readonly<Record<string, readonly string[]>>;
@@ -114,13 +114,13 @@ describe.each(Object.entries(REFUSED))("laboro %s", (verb, { words = [], values 
   });
 
   it("refuses bad values with the option, the value and an example", async () => {
-    const shop = await openCliShop();
-    await shop.laboro(["submit", "true"]);
+    const setup = await openCliBroker();
+    await setup.laboro(["submit", "true"]);
     const unclear: string[] = [];
     for (const [option, bad] of Object.entries(values))
       for (const value of bad) {
         const more = option === "--file" ? [] : words;
-        const { code, stderr } = await shop.laboro([verb, option, value, ...more], { cwd: shop.dir });
+        const { code, stderr } = await setup.laboro([verb, option, value, ...more], { cwd: setup.dir });
         const text = stderr.replaceAll("\n", " ");
         const example = FILES.includes(option) ? "there is no such file" : "such as|Allowed choices are|; there are ";
         if (code !== 2 || !text.includes(option) || !text.includes(value) || !new RegExp(example).test(text))

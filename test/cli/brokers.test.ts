@@ -1,21 +1,21 @@
 import { describe, expect, it } from "vitest";
 import { ModelWorld } from "../store/model-store.js";
-import { laboro, openCliShop } from "./support/cli.js";
+import { laboro, openCliBroker } from "./support/cli.js";
 
 describe("laboro brokers", () => {
   it("tells of a broker that has its store to itself", async () => {
-    const shop = await openCliShop();
-    const { stdout } = await shop.laboro(["brokers"], { process: true });
-    expect(stdout).toContain(`${new URL(shop.broker.url).host} *`);
-    const { brokers } = JSON.parse((await shop.laboro(["brokers", "--json"])).stdout);
+    const setup = await openCliBroker();
+    const { stdout } = await setup.laboro(["brokers"], { process: true });
+    expect(stdout).toContain(`${new URL(setup.broker.url).host} *`);
+    const { brokers } = JSON.parse((await setup.laboro(["brokers", "--json"])).stdout);
     expect(brokers).toMatchObject([{ self: true, state: "open", fallback: false, workers: 0, heartbeatAgeMs: 0 }]);
   });
 
   it("lists a group, and refuses to send back what is no fallback", async () => {
     const world = new ModelWorld();
     const store = () => world.store();
-    const a = await openCliShop({ store });
-    const b = await openCliShop({ store });
+    const a = await openCliBroker({ store });
+    const b = await openCliBroker({ store });
     const { stdout } = await b.laboro(["brokers"]);
     expect(stdout).toContain(`${new URL(b.broker.url).host} *`);
     expect(stdout).toContain(`${new URL(a.broker.url).host} `);

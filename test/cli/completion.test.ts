@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { LABORO } from "../support/launched.js";
 import { TRUE } from "../support/recipes.js";
-import { type CliShop, laboro, openCliShop } from "./support/cli.js";
+import { type CliBroker, laboro, openCliBroker } from "./support/cli.js";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
@@ -35,12 +35,12 @@ true`,
 const OPTIONS: Readonly<Record<Shell, readonly string[]>> = { bash: [], zsh: ["-f"], fish: ["--no-config"] };
 
 /** Without doubles: zsh offers some candidates in two ways. In the order of the alphabet. */
-function completed(shell: Shell, shop: CliShop, line: string): Promise<string[]> {
-  const env = { PATH: `${shop.dir}:${process.env.PATH}`, HOME: shop.dir, LABORO_DATA: shop.data, LANG: "C.UTF-8" };
+function completed(shell: Shell, setup: CliBroker, line: string): Promise<string[]> {
+  const env = { PATH: `${setup.dir}:${process.env.PATH}`, HOME: setup.dir, LABORO_DATA: setup.data, LANG: "C.UTF-8" };
   const name = shell === "fish" ? [] : [shell];
   return new Promise((resolve, reject) => {
     const args = [...OPTIONS[shell], "-c", ASK[shell], ...name, line];
-    execFile(shell, args, { env, cwd: shop.dir, timeout: 30_000 }, (error, stdout) => {
+    execFile(shell, args, { env, cwd: setup.dir, timeout: 30_000 }, (error, stdout) => {
       if (error) reject(error);
       else resolve([...new Set(stdout.split("\n").filter((word) => word !== ""))].sort());
     });
@@ -54,11 +54,11 @@ describe("laboro completion", () => {
     const installed = isInstalled(shell);
     if (!installed) console.log(`${shell} is not installed here: its completion is not tested`);
     it.skipIf(!installed)(`in ${shell} offers verbs, options, values, jobs, workers and services`, async () => {
-      const shop = await openCliShop();
-      const worker = shop.worker({ name: "node17" });
+      const setup = await openCliBroker();
+      const worker = setup.worker({ name: "node17" });
       worker.handle("resize", async (body) => body);
-      await (await shop.client.submit({ name: "one", recipe: TRUE })).wait();
-      await shop.client.submit({ name: "$(touch oops)", recipe: TRUE, held: true });
+      await (await setup.client.submit({ name: "one", recipe: TRUE })).wait();
+      await setup.client.submit({ name: "$(touch oops)", recipe: TRUE, held: true });
       const expected: Readonly<Record<string, readonly string[]>> = {
         "laboro st": ["status", "stop"],
         "laboro logs --st": ["--stream"],
@@ -72,11 +72,11 @@ describe("laboro completion", () => {
         // The name of another verb as an argument does not make its options available.
         "laboro run logs --str": [],
       };
-      writeFileSync(join(shop.dir, "script"), (await laboro(["completion", shell])).stdout);
+      writeFileSync(join(setup.dir, "script"), (await laboro(["completion", shell])).stdout);
       const program = `#!/bin/sh\nexec '${process.execPath}' '${LABORO}' "$@"\n`;
-      writeFileSync(join(shop.dir, "laboro"), program, { mode: 0o755 });
+      writeFileSync(join(setup.dir, "laboro"), program, { mode: 0o755 });
       const lines = Object.keys(expected);
-      const found = await Promise.all(lines.map(async (line) => [line, await completed(shell, shop, line)] as const));
+      const found = await Promise.all(lines.map(async (line) => [line, await completed(shell, setup, line)] as const));
       expect(Object.fromEntries(found)).toEqual(expected);
     });
   }

@@ -1,17 +1,17 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type CliShop, openCliShop } from "./support/cli.js";
+import { type CliBroker, openCliBroker } from "./support/cli.js";
 
-const settingsOf = async (shop: CliShop, ...more: string[]): Promise<unknown> =>
-  JSON.parse((await shop.laboro(["config", "show", ...more])).stdout);
+const settingsOf = async (setup: CliBroker, ...more: string[]): Promise<unknown> =>
+  JSON.parse((await setup.laboro(["config", "show", ...more])).stdout);
 
 describe("laboro config", () => {
   it("begins with nothing, and numbers each change", async () => {
-    const shop = await openCliShop();
-    expect(await shop.laboro(["config"])).toEqual({ code: 0, stdout: "{}\n", stderr: "" });
-    expect((await shop.laboro(["config", "history"])).stdout).toContain("the config is empty");
-    const set = await shop.laboro([
+    const setup = await openCliBroker();
+    expect(await setup.laboro(["config"])).toEqual({ code: 0, stdout: "{}\n", stderr: "" });
+    expect((await setup.laboro(["config", "history"])).stdout).toContain("the config is empty");
+    const set = await setup.laboro([
       "config",
       "set",
       "heartbeat_interval=5000",
@@ -19,78 +19,80 @@ describe("laboro config", () => {
       "note=two words",
     ]);
     expect(set).toEqual({ code: 0, stdout: "config version 1\n", stderr: "" });
-    expect((await shop.laboro(["config", "set", "workers.node17.slots=4", "--unset", "note"])).stdout).toBe(
+    expect((await setup.laboro(["config", "set", "workers.node17.slots=4", "--unset", "note"])).stdout).toBe(
       "config version 2\n",
     );
-    expect(await settingsOf(shop)).toEqual({
+    expect(await settingsOf(setup)).toEqual({
       heartbeat_interval: 5000,
       environment: { OMP_NUM_THREADS: 1 },
       workers: { node17: { slots: 4 } },
     });
-    expect(await settingsOf(shop, "--at", "1")).toEqual({
+    expect(await settingsOf(setup, "--at", "1")).toEqual({
       heartbeat_interval: 5000,
       environment: { OMP_NUM_THREADS: 1 },
       note: "two words",
     });
-    const { stdout } = await shop.laboro(["config", "history"]);
+    const { stdout } = await setup.laboro(["config", "history"]);
     expect(stdout.replaceAll(/\S+ ago/g, "TIME").replaceAll(/ +/g, " ")).toBe(
       " VERSION CHANGED DIFFERS IN\n 2 TIME note, workers\n 1 TIME heartbeat_interval, environment, note\n".replace(
         /^ /,
         "",
       ),
     );
-    expect(JSON.parse((await shop.laboro(["config", "--json"])).stdout)).toMatchObject({ version: 2, settings: {} });
+    expect(JSON.parse((await setup.laboro(["config", "--json"])).stdout)).toMatchObject({ version: 2, settings: {} });
   });
 
   it("is written in three formats, and read from JSON", async () => {
-    const shop = await openCliShop();
-    await shop.laboro(["config", "set", 'tags=["big"]', "motd=it's #1", 'nested={"a":[[1,"1"],null,true,""]}']);
-    const before = await settingsOf(shop);
-    expect((await shop.laboro(["config", "show", "--format", "zfl"])).stdout).toContain(
+    const setup = await openCliBroker();
+    await setup.laboro(["config", "set", 'tags=["big"]', "motd=it's #1", 'nested={"a":[[1,"1"],null,true,""]}']);
+    const before = await settingsOf(setup);
+    expect((await setup.laboro(["config", "show", "--format", "zfl"])).stdout).toContain(
       "# a list of one\ntags = big\n",
     );
-    expect((await shop.laboro(["config", "show", "--format", "xml"])).stdout).toContain('<tags list="true">big</tags>');
-    const { stdout } = await shop.laboro(["config", "show"]);
-    const file = join(shop.dir, "workers.json");
+    expect((await setup.laboro(["config", "show", "--format", "xml"])).stdout).toContain(
+      '<tags list="true">big</tags>',
+    );
+    const { stdout } = await setup.laboro(["config", "show"]);
+    const file = join(setup.dir, "workers.json");
     writeFileSync(file, stdout);
-    await shop.laboro(["config", "set", "more=1"]);
-    expect((await shop.laboro(["config", "set", "--file", file])).code).toBe(0);
-    expect(await settingsOf(shop)).toEqual(before);
-    const piped = await shop.laboro(["config", "set", "--file", "-"], { process: true, input: '{"slots":3}' });
+    await setup.laboro(["config", "set", "more=1"]);
+    expect((await setup.laboro(["config", "set", "--file", file])).code).toBe(0);
+    expect(await settingsOf(setup)).toEqual(before);
+    const piped = await setup.laboro(["config", "set", "--file", "-"], { process: true, input: '{"slots":3}' });
     expect(piped.stdout).toBe("config version 4\n");
-    expect(await settingsOf(shop)).toEqual({ slots: 3 });
+    expect(await settingsOf(setup)).toEqual({ slots: 3 });
     writeFileSync(file, "slots = 3\n");
-    const refused = await shop.laboro(["config", "set", "--file", file]);
+    const refused = await setup.laboro(["config", "set", "--file", file]);
     expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining("config: JSON: ")]);
-    expect((await shop.laboro(["config", "set", "--file", file, "--format", "zfl"])).code).toBe(2);
+    expect((await setup.laboro(["config", "set", "--file", file, "--format", "zfl"])).code).toBe(2);
   });
 
   it("keeps the last fifty versions", async () => {
-    const shop = await openCliShop();
-    for (let i = 1; i <= 55; i++) await shop.client.ask("configSet", { settings: { round: i } });
-    const { versions } = await shop.client.ask("configHistory", {});
+    const setup = await openCliBroker();
+    for (let i = 1; i <= 55; i++) await setup.client.ask("configSet", { settings: { round: i } });
+    const { versions } = await setup.client.ask("configHistory", {});
     expect(versions.map(({ version }) => version)).toEqual(Array.from({ length: 50 }, (_, i) => 55 - i));
-    expect(await shop.broker.core.store.keyValues("config")).toHaveLength(50);
-    const gone = await shop.laboro(["config", "show", "--at", "5"]);
+    expect(await setup.broker.core.store.keyValues("config")).toHaveLength(50);
+    const gone = await setup.laboro(["config", "show", "--at", "5"]);
     expect([gone.code, gone.stderr]).toEqual([2, "laboro: version: 6 to 55 are kept, not 5 (LABORO_BAD_INPUT)\n"]);
   });
 
   it("does not undo what another has set meanwhile", async () => {
-    const shop = await openCliShop();
-    await shop.client.ask("configSet", { settings: { a: 1 } });
-    await expect(shop.client.ask("configSet", { settings: { b: 1 }, expectedVersion: 0 })).rejects.toMatchObject({
+    const setup = await openCliBroker();
+    await setup.client.ask("configSet", { settings: { a: 1 } });
+    await expect(setup.client.ask("configSet", { settings: { b: 1 }, expectedVersion: 0 })).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",
       message: "the config is at version 1 now, not at 0",
     });
     const all = await Promise.all(
-      Array.from({ length: 8 }, (_, i) => shop.client.ask("configSet", { settings: { i } })),
+      Array.from({ length: 8 }, (_, i) => setup.client.ask("configSet", { settings: { i } })),
     );
     expect(new Set(all.map(({ version }) => version)).size).toBeGreaterThan(1);
-    expect((await shop.client.ask("config", {})).version).toBe(9);
+    expect((await setup.client.ask("config", {})).version).toBe(9);
   });
 
   it("refuses settings that cannot be what they say", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const said = [];
     for (const words of [
       ["slots=0"],
@@ -107,9 +109,9 @@ describe("laboro config", () => {
       ["--file", "/nonexistent.json"],
       ["--file", "/dev/null"],
     ]) {
-      said.push(await shop.laboro(["config", "set", ...words]));
+      said.push(await setup.laboro(["config", "set", ...words]));
     }
-    said.push(await shop.laboro(["config", "show", "a=1"]), await shop.laboro(["config", "sho"]));
+    said.push(await setup.laboro(["config", "show", "a=1"]), await setup.laboro(["config", "sho"]));
     expect(new Set(said.map(({ code }) => code))).toEqual(new Set([2]));
     expect(said.map(({ stderr }) => stderr).join("")).toMatchInlineSnapshot(`
       "laboro: config: slots: expected a whole number from 1 to 100000, got 0 (LABORO_BAD_INPUT)
@@ -129,6 +131,6 @@ describe("laboro config", () => {
       laboro: command-argument value 'sho' is invalid for argument 'action'. Allowed choices are show, set, history. (LABORO_BAD_INPUT)
       "
     `);
-    expect((await shop.client.ask("config", {})).version).toBe(0);
+    expect((await setup.client.ask("config", {})).version).toBe(0);
   });
 });

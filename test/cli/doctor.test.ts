@@ -2,7 +2,7 @@ import { chmodSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
-import { laboro, openCliShop, steady } from "./support/cli.js";
+import { laboro, openCliBroker, steady } from "./support/cli.js";
 
 /** What depends on the machine. */
 const general = (text: string): string =>
@@ -15,10 +15,10 @@ const general = (text: string): string =>
 
 describe("laboro doctor", () => {
   it("looks at the machine, the data directory and the broker, one line each", async () => {
-    const shop = await openCliShop();
-    const { code, stdout, stderr } = await shop.laboro(["doctor"], { process: true });
+    const setup = await openCliBroker();
+    const { code, stdout, stderr } = await setup.laboro(["doctor"], { process: true });
     expect([code, stderr]).toEqual([0, ""]);
-    expect(general(steady(stdout, shop))).toMatchInlineSnapshot(`
+    expect(general(steady(stdout, setup))).toMatchInlineSnapshot(`
       "ok  laboro VERSION on Node VERSION
       ok  /bin/sh is there
       ok  MANY files may be open at once (ulimit -Hn)
@@ -32,18 +32,18 @@ describe("laboro doctor", () => {
       ok  its clock agrees with this one
       warn  it has no worker, so that nothing can run; start one: laboro worker"
     `);
-    const { checks } = JSON.parse((await shop.laboro(["doctor", "--json"])).stdout);
+    const { checks } = JSON.parse((await setup.laboro(["doctor", "--json"])).stdout);
     expect(checks).toHaveLength(stdout.trimEnd().split("\n").length);
   });
 
   it("finds a token that others can read, and a broker that does not answer", async () => {
-    const shop = await openCliShop();
-    await shop.broker.stop();
-    chmodSync(join(shop.data, "access.json"), 0o644);
-    const { code, stdout } = await shop.laboro(["doctor"]);
+    const setup = await openCliBroker();
+    await setup.broker.stop();
+    chmodSync(join(setup.data, "access.json"), 0o644);
+    const { code, stdout } = await setup.laboro(["doctor"]);
     expect(code).toBe(1);
     const failures = stdout.split("\n").filter((line) => line.startsWith("FAIL"));
-    expect(steady(failures.join("\n"), shop)).toMatchInlineSnapshot(`
+    expect(steady(failures.join("\n"), setup)).toMatchInlineSnapshot(`
       "FAIL  others can read access.json; chmod 600 DIR/data/access.json, and start the broker with a new token
       FAIL  no broker answers at URL: nothing listens there; is it running, is the address right, and does a firewall let its port through?"
     `);
@@ -51,11 +51,11 @@ describe("laboro doctor", () => {
   });
 
   it("finds a database that is damaged", async () => {
-    const shop = await openCliShop();
-    await shop.client.submit({ recipe: TRUE });
-    await shop.broker.stop();
-    truncateSync(join(shop.data, "store.db"), 5_000);
-    const { code, stdout } = await shop.laboro(["doctor"]);
+    const setup = await openCliBroker();
+    await setup.client.submit({ recipe: TRUE });
+    await setup.broker.stop();
+    truncateSync(join(setup.data, "store.db"), 5_000);
+    const { code, stdout } = await setup.laboro(["doctor"]);
     expect(code).toBe(1);
     expect(stdout).toMatch(/^FAIL .*store\.db.*restore it from a backup/m);
   });

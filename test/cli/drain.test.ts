@@ -1,25 +1,25 @@
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 describe("laboro drain", () => {
   it("gives a worker nothing new", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "node17" });
-    await until("it has joined", async () => (await shop.client.workers()).length === 1);
-    const said = await shop.laboro(["drain", "node17"], { process: true });
+    const setup = await openCliBroker();
+    setup.worker({ name: "node17" });
+    await until("it has joined", async () => (await setup.client.workers()).length === 1);
+    const said = await setup.laboro(["drain", "node17"], { process: true });
     expect(said).toEqual({ code: 0, stdout: "worker node17 gets no more tasks; it still runs 0 tasks\n", stderr: "" });
-    expect((await shop.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
-    await shop.client.submit({ recipe: TRUE });
-    expect((await shop.laboro(["explain", "last"])).stdout).toContain("draining");
+    expect((await setup.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
+    await setup.client.submit({ recipe: TRUE });
+    expect((await setup.laboro(["explain", "last"])).stdout).toContain("draining");
   });
 
   it("of a mistyped name suggests the one that was meant", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "node17" });
-    await until("it has joined", async () => (await shop.client.workers()).length === 1);
-    const { code, stderr } = await shop.laboro(["drain", "noed17"]);
+    const setup = await openCliBroker();
+    setup.worker({ name: "node17" });
+    await until("it has joined", async () => (await setup.client.workers()).length === 1);
+    const { code, stderr } = await setup.laboro(["drain", "noed17"]);
     expect([code, stderr]).toEqual([
       1,
       "laboro: there is no worker noed17; did you mean node17? (LABORO_NO_SUCH_WORKER)\n",

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 function folder(dir: string, scripts: Readonly<Record<string, string>>): string {
   const base = join(dir, "study");
@@ -12,13 +12,13 @@ function folder(dir: string, scripts: Readonly<Record<string, string>>): string 
 
 describe("laboro experiments --broker", () => {
   it("runs the scripts at the broker's workers and writes the results", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "node1" });
-    const base = folder(shop.dir, {
+    const setup = await openCliBroker();
+    setup.worker({ name: "node1" });
+    const base = folder(setup.dir, {
       "good.sh": "echo RES:done; echo not this >&2\n",
       "sub/bad.sh": "echo RES: failed\nexit 3\n",
     });
-    const { code, stdout, stderr } = await shop.laboro(["experiments", base, "--broker", "--sort", "-q", "-a"]);
+    const { code, stdout, stderr } = await setup.laboro(["experiments", base, "--broker", "--sort", "-q", "-a"]);
     expect(code).toBe(1);
     expect(stdout).toMatch(/^There are 2 jobs here\.\nI did not do anything yet\.\nAll jobs were spawned\.\n/);
     expect(stdout).toContain("node1: finished good with success");
@@ -33,8 +33,8 @@ describe("laboro experiments --broker", () => {
   });
 
   it("has bash run what the first line says otherwise of, and MATLAB what is its", async () => {
-    const shop = await openCliShop();
-    const bin = join(shop.dir, "bin");
+    const setup = await openCliBroker();
+    const bin = join(setup.dir, "bin");
     mkdirSync(bin);
     // Stands for the program, which is not to be had here: says what it was to run, and fails as MATLAB would after an error.
     writeFileSync(join(bin, "matlab"), '#!/bin/sh\nfor word; do echo "[$word]"; done\necho RES: failed\nexit 1\n', {
@@ -43,13 +43,13 @@ describe("laboro experiments --broker", () => {
     const before = process.env.PATH;
     process.env.PATH = `${bin}:${before}`;
     try {
-      shop.worker();
-      const base = folder(shop.dir, {
+      setup.worker();
+      const base = folder(setup.dir, {
         "plain.sh": "a=(1 2); [[ $a = 1 ]] && echo RES:done\n",
         "other.sh": "#!/bin/sh\na=(1 2); echo RES:line $LINENO\n",
         "bad.m": "fprintf('RES: failed\\n')\n",
       });
-      const { stderr } = await shop.laboro(["experiments", base, "--broker", "-q"]);
+      const { stderr } = await setup.laboro(["experiments", base, "--broker", "-q"]);
       expect(stderr).toContain("1 of 3 experiments failed");
       const res = (name: string): string => readFileSync(join(base, "outputs", `${name}.res`), "utf8");
       expect(res("plain")).toMatch(/^runexp summary: success\n/);
@@ -63,18 +63,18 @@ describe("laboro experiments --broker", () => {
   });
 
   it("runs again what failed, skips what is done, and fetches what was done while nobody looked", async () => {
-    const shop = await openCliShop();
-    const base = folder(shop.dir, { "a.sh": "echo RES:done\n", "b.sh": "echo RES:failed\n" });
-    shop.worker();
-    expect((await shop.laboro(["experiments", base, "--broker", "-q"])).code).toBe(1);
-    expect((await shop.client.jobs()).jobs).toHaveLength(2);
-    const again = await shop.laboro(["experiments", base, "--broker", "-q"]);
+    const setup = await openCliBroker();
+    const base = folder(setup.dir, { "a.sh": "echo RES:done\n", "b.sh": "echo RES:failed\n" });
+    setup.worker();
+    expect((await setup.laboro(["experiments", base, "--broker", "-q"])).code).toBe(1);
+    expect((await setup.client.jobs()).jobs).toHaveLength(2);
+    const again = await setup.laboro(["experiments", base, "--broker", "-q"]);
     expect(again.stdout).toContain("I have already run 1 job. I will skip them.");
-    expect((await shop.client.jobs()).jobs).toHaveLength(3);
+    expect((await setup.client.jobs()).jobs).toHaveLength(3);
     rmSync(join(base, "outputs", "a.res"));
-    expect((await shop.laboro(["experiments", base, "--broker", "-q"])).code).toBe(1);
-    // The result of a is fetched from the broker once more, b is run anew.
-    expect((await shop.client.jobs()).jobs).toHaveLength(4);
+    expect((await setup.laboro(["experiments", base, "--broker", "-q"])).code).toBe(1);
+    // The result of a is fetched from the broker once more, b is run again.
+    expect((await setup.client.jobs()).jobs).toHaveLength(4);
     expect(readFileSync(join(base, "outputs", "a.res"), "utf8")).toContain("RES:done");
   });
 });

@@ -11,7 +11,7 @@ import type { Client } from "../../src/entries/client.js";
 import { encodeHeader, returnedBy } from "../../src/model/task-files.js";
 import { atEnd } from "../support/at-end.js";
 import { LABORO } from "../support/launched.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 /** A folder to call laboro in, with some files. */
 function folder(): string {
@@ -139,10 +139,10 @@ describe("laboro run --send --return", () => {
 
 describe("laboro submit --send --return", () => {
   it("keeps at the broker what tasks return, for laboro fetch, until the job is removed", async () => {
-    const shop = await openCliShop();
-    shop.worker();
+    const setup = await openCliBroker();
+    setup.worker();
     const dir = folder();
-    const env = { LABORO_BROKER: `${shop.broker.joinUrl("client")}` };
+    const env = { LABORO_BROKER: `${setup.broker.joinUrl("client")}` };
     // The broker is in this process, so the client must not block it.
     const { execFile } = await import("node:child_process");
     const laboro = (...args: string[]) =>
@@ -152,7 +152,7 @@ describe("laboro submit --send --return", () => {
       });
     const files = ["--send", "{}", "--send", "fit", "--return", "{.}.out"];
     expect(await laboro("submit", ...files, "--", "./fit", "{}", ":::", "data/a.csv", "data/b.csv")).toBe("1\n");
-    expect(await shop.client.job(1).wait()).toBe("succeeded");
+    expect(await setup.client.job(1).wait()).toBe("succeeded");
     expect(await laboro("fetch", "1.2", "--dir", "new/results")).toBe("data/b.out\n");
     expect(read(dir, "new/results/data/b.out")).toBe("B\n");
     expect(await laboro("fetch", "last")).toBe("data/a.out\ndata/b.out\n");
@@ -163,14 +163,14 @@ describe("laboro submit --send --return", () => {
     const sent = describeFiles(["fit"], [], dir);
     const recipe = { kind: "command" as const, argv: ["./fit"], files: { sent } };
     aborter.abort();
-    await expect(submitWithFiles(shop.client, { recipe }, dir, { signal: aborter.signal })).rejects.toBeDefined();
-    expect((await shop.client.job(3).info()).state).toBe("cancelled");
-    await shop.client.job(1).remove();
+    await expect(submitWithFiles(setup.client, { recipe }, dir, { signal: aborter.signal })).rejects.toBeDefined();
+    expect((await setup.client.job(3).info()).state).toBe("cancelled");
+    await setup.client.job(1).remove();
     expect(await laboro("fetch", "1")).toContain("LABORO_NO_SUCH_JOB");
   });
 
   it("refuses a file that is the folder of another, and files for the jobs of a schedule", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const file = (path: string) => ({ path, size: 0, sha256: "0".repeat(64) });
     const jobOf = (...paths: string[]) => ({
       recipe: { kind: "command" as const, argv: ["true"], files: { sent: paths.map(file) } },
@@ -179,18 +179,18 @@ describe("laboro submit --send --return", () => {
       ["a/b", "a-c", "a"],
       ["x/y", "x/y"],
     ])
-      await expect(shop.client.submit(jobOf(...paths))).rejects.toThrow(
+      await expect(setup.client.submit(jobOf(...paths))).rejects.toThrow(
         /"(a|x\/y)" occurs twice, or is also the folder/,
       );
-    expect((await shop.client.submit({ ...jobOf("a/b", "a-c", "ab"), held: true })).id).toBe(1);
-    const nightly = shop.client.schedules.set("nightly", { everyMs: 60_000, job: jobOf("a") });
+    expect((await setup.client.submit({ ...jobOf("a/b", "a-c", "ab"), held: true })).id).toBe(1);
+    const nightly = setup.client.schedules.set("nightly", { everyMs: 60_000, job: jobOf("a") });
     await expect(nightly).rejects.toThrow("job.recipe.files.sent: expected none");
   });
 
   it("is not for workers of other protocols", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const recipe = { kind: "command" as const, argv: ["true"], files: { returns: ["x"] } };
-    const job = await shop.client.submit({ recipe });
+    const job = await setup.client.submit({ recipe });
     expect((await job.info()).recipe.files).toEqual({ count: 0, returns: ["x"] });
     const { kindOf } = await import("../../src/model/recipe.js");
     expect(kindOf(recipe)).toBe("files");

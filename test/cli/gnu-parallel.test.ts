@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { FULL } from "../support/fault-batch.js";
 import { LABORO, REPOSITORY } from "../support/launched.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 import { callInProcess } from "./support/in-process.js";
 
 interface Result {
@@ -110,7 +110,7 @@ describe("laboro run beside GNU parallel", () => {
 
   it("prints the same and ends alike", { timeout: 120_000 }, async () => {
     expect(LINES.length).toBeGreaterThanOrEqual(80);
-    const { data, worker } = await openCliShop();
+    const { data, worker } = await openCliBroker();
     worker({ slots: AT_ONCE });
     // Those that need a shell get processes of their own.
     const results = await runAll(

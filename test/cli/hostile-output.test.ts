@@ -5,7 +5,7 @@ import { atEnd } from "../support/at-end.js";
 import { LABORO } from "../support/launched.js";
 import { until } from "../support/wait.js";
 import { openPlace } from "./run/place.js";
-import { openCliShop, sh } from "./support/cli.js";
+import { openCliBroker, sh } from "./support/cli.js";
 
 /** Sets the title and the clipboard, clears the screen, asks where the cursor is; then a red word. */
 const HOSTILE = "\\033]0;hacked\\007\\033]52;c;aGFja2Vk\\007\\033[2J\\033[H\\033[6n\\033[31mred\\033[0m";
@@ -15,21 +15,21 @@ const RAW = `first\n\u001b]0;hacked\u0007\u001b]52;c;aGFja2Vk\u0007\u001b[2J\u00
 
 describe("escape sequences in the output of a task", () => {
   it("pass to a terminal where they are styles, with logs --raw all of them; to a pipe always", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await (await shop.client.submit({ recipe: sh(hostile()) })).wait();
-    await (await shop.client.submit({ recipe: sh(hostile("2")) })).wait();
+    const setup = await openCliBroker();
+    setup.worker();
+    await (await setup.client.submit({ recipe: sh(hostile()) })).wait();
+    await (await setup.client.submit({ recipe: sh(hostile("2")) })).wait();
     for (const words of [
       ["logs", "1"],
       ["logs", "2"],
       ["logs", "-f", "1"],
     ])
-      expect([words, (await shop.laboro(words, { columns: 80 })).stdout]).toEqual([words, `first\n${RED}`]);
-    const tagged = await shop.laboro(["logs", "1-2", "--tag"], { columns: 80 });
+      expect([words, (await setup.laboro(words, { columns: 80 })).stdout]).toEqual([words, `first\n${RED}`]);
+    const tagged = await setup.laboro(["logs", "1-2", "--tag"], { columns: 80 });
     expect(tagged.stdout).toBe(`1.1\tfirst\n1.1\t${RED}2.1\tfirst\n2.1\t${RED}`);
-    expect((await shop.laboro(["logs", "1", "--raw"], { columns: 80 })).stdout).toBe(RAW);
-    expect((await shop.laboro(["logs", "1"])).stdout).toBe(RAW);
-    expect((await shop.laboro(["logs", "2"])).stderr).toBe(RAW);
+    expect((await setup.laboro(["logs", "1", "--raw"], { columns: 80 })).stdout).toBe(RAW);
+    expect((await setup.laboro(["logs", "1"])).stdout).toBe(RAW);
+    expect((await setup.laboro(["logs", "2"])).stderr).toBe(RAW);
   }, 60_000);
 
   it("pass from laboro run and from a service in the same way", async () => {
@@ -40,30 +40,30 @@ describe("escape sequences in the output of a task", () => {
     const several = await place.begin(["run", "-k", `${hostile()}; true`, ":::", "a", "b"], true).said;
     expect(several.stdout.replaceAll("\r\n", "\n").split(`first\n${RED}`).length).toBe(3);
     expect((await place.run(hostile())).stdout).toBe(RAW);
-    const shop = await openCliShop();
-    shop.worker({ services: { hostile: () => RAW } });
-    expect((await shop.laboro(["request", "hostile"], { columns: 80 })).stdout).toBe(`first\n${RED}`);
-    expect((await shop.laboro(["request", "hostile"])).stdout).toBe(RAW);
+    const setup = await openCliBroker();
+    setup.worker({ services: { hostile: () => RAW } });
+    expect((await setup.laboro(["request", "hostile"], { columns: 80 })).stdout).toBe(`first\n${RED}`);
+    expect((await setup.laboro(["request", "hostile"])).stdout).toBe(RAW);
   }, 60_000);
 });
 
 describe("escape sequences in names, reasons and errors", () => {
   it("are written out, by every verb that shows them", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const odd = "\u001b]0;hacked\u0007\u009b2Jname";
-    shop.worker({ name: odd, tags: [odd], services: { fails: () => Promise.reject(new Error(odd)) } });
-    const job = await shop.client.submit({ name: odd, recipe: { kind: "command", argv: [odd] }, pool: odd });
-    await shop.client.submit({ name: odd, recipe: { kind: "command", argv: [odd] } }).then((one) => one.wait());
-    await shop.client.ask("cancel", { job: job.id, reason: odd });
-    const waiting = await shop.client.submit({ name: odd, recipe: sh("true"), tags: [`${odd}2`], pool: odd });
+    setup.worker({ name: odd, tags: [odd], services: { fails: () => Promise.reject(new Error(odd)) } });
+    const job = await setup.client.submit({ name: odd, recipe: { kind: "command", argv: [odd] }, pool: odd });
+    await setup.client.submit({ name: odd, recipe: { kind: "command", argv: [odd] } }).then((one) => one.wait());
+    await setup.client.ask("cancel", { job: job.id, reason: odd });
+    const waiting = await setup.client.submit({ name: odd, recipe: sh("true"), tags: [`${odd}2`], pool: odd });
     const verbs = ["status --all", "status 1", "status 2", "status --json", "workers", "wait 1 2", "request fails"];
     verbs.push(`explain ${waiting.id}.1`);
     for (const verb of verbs) {
-      const { stdout } = await shop.laboro(verb.split(" "), { columns: 200 });
+      const { stdout } = await setup.laboro(verb.split(" "), { columns: 200 });
       expect(stdout.length, verb).toBeGreaterThan(0);
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
       expect(stdout.replaceAll(/\u001b\[[\d;]*m/g, ""), verb).not.toMatch(/[\u0007\u001b\u007f-\u009f]/);
-      expect((await shop.laboro(verb.split(" "))).stderr, verb).not.toContain("\u001b");
+      expect((await setup.laboro(verb.split(" "))).stderr, verb).not.toContain("\u001b");
     }
   }, 60_000);
 });
@@ -81,11 +81,11 @@ function hasTmux(): boolean {
 
 describe.skipIf(!hasTmux())("in a real terminal", () => {
   it("a task clears nothing, sets no title and types nothing, unless all is asked for", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await (await shop.client.submit({ recipe: sh(hostile()) })).wait();
-    const tmux = (...words: readonly string[]): string => run("-S", `${shop.dir}/tmux`, "-f", "/dev/null", ...words);
-    const env = ["-e", `LABORO_DATA=${shop.data}`, "-e", "PS1=> ", "-e", "LANG=C.UTF-8"];
+    const setup = await openCliBroker();
+    setup.worker();
+    await (await setup.client.submit({ recipe: sh(hostile()) })).wait();
+    const tmux = (...words: readonly string[]): string => run("-S", `${setup.dir}/tmux`, "-f", "/dev/null", ...words);
+    const env = ["-e", `LABORO_DATA=${setup.data}`, "-e", "PS1=> ", "-e", "LANG=C.UTF-8"];
     tmux("new-session", "-d", "-x", "100", "-y", "24", ...env, "sh");
     atEnd(() => void tmux("kill-server"));
     const type = (line: string): string => tmux("send-keys", line, "Enter");

@@ -56,7 +56,7 @@ describe("laboro keys", () => {
     expect(readCurveKeys(dir).known).toEqual([]);
   });
 
-  it("refuses what is no key, and to make the broker's anew", async () => {
+  it("refuses what is no key, and to make the broker's again", async () => {
     const { dir, keys } = place();
     const before = (await keys("new")).stdout;
     for (const args of [

@@ -1,23 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { openCliShop, sh } from "./support/cli.js";
+import { openCliBroker, sh } from "./support/cli.js";
 
 describe("laboro logs", () => {
   it("prints the output of all tasks in order, each stream to its own", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 4 });
-    const job = await shop.client.submit({
+    const setup = await openCliBroker();
+    setup.worker({ slots: 4 });
+    const job = await setup.client.submit({
       recipe: sh('echo "out $LABORO_TASK"; echo "err $LABORO_TASK" >&2'),
       count: 4,
     });
     await job.wait();
-    expect(await shop.laboro(["logs", "last"])).toEqual({
+    expect(await setup.laboro(["logs", "last"])).toEqual({
       code: 0,
       stdout: "out 1\nout 2\nout 3\nout 4\n",
       stderr: "err 1\nerr 2\nerr 3\nerr 4\n",
     });
-    expect(await shop.laboro(["logs", "1.1-2", "--tag", "--stream", "stdout"])).toEqual({
+    expect(await setup.laboro(["logs", "1.1-2", "--tag", "--stream", "stdout"])).toEqual({
       code: 0,
       stdout: "1.1\tout 1\n1.2\tout 2\n",
       stderr: "",
@@ -25,10 +25,10 @@ describe("laboro logs", () => {
   });
 
   it("as JSON is a line a piece, text where it is text", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await (await shop.client.submit({ recipe: sh("printf 'a\\nb'; printf '\\377' >&2") })).wait();
-    const { stdout } = await shop.laboro(["logs", "1", "--json"]);
+    const setup = await openCliBroker();
+    setup.worker();
+    await (await setup.client.submit({ recipe: sh("printf 'a\\nb'; printf '\\377' >&2") })).wait();
+    const { stdout } = await setup.laboro(["logs", "1", "--json"]);
     const lines = stdout
       .trim()
       .split("\n")
@@ -38,27 +38,27 @@ describe("laboro logs", () => {
   });
 
   it("of one task is byte for byte what it wrote", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await (await shop.client.submit({ recipe: sh("printf 'a\\nb'") })).wait();
-    expect((await shop.laboro(["logs", "1"])).stdout).toBe("a\nb");
+    const setup = await openCliBroker();
+    setup.worker();
+    await (await setup.client.submit({ recipe: sh("printf 'a\\nb'") })).wait();
+    expect((await setup.laboro(["logs", "1"])).stdout).toBe("a\nb");
   });
 
   it("of several tasks is byte for byte what they wrote; followed or with a tag, it is whole lines", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await (await shop.client.submit({ recipe: sh("printf $LABORO_TASK"), count: 2 })).wait();
-    const stdout = async (...words: string[]): Promise<string> => (await shop.laboro(["logs", "1", ...words])).stdout;
+    const setup = await openCliBroker();
+    setup.worker();
+    await (await setup.client.submit({ recipe: sh("printf $LABORO_TASK"), count: 2 })).wait();
+    const stdout = async (...words: string[]): Promise<string> => (await setup.laboro(["logs", "1", ...words])).stdout;
     expect(await stdout()).toBe("12");
     expect(await stdout("--tag")).toBe("1.1\t1\n1.2\t2\n");
     expect(await stdout("-f")).toBe("1\n2\n");
   });
 
   it("marks what the cap left out", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await (await shop.client.submit({ recipe: sh("seq 1 100000"), outputCap: 10_000 })).wait();
-    const { code, stdout, stderr } = await shop.laboro(["logs", "1.1"]);
+    const setup = await openCliBroker();
+    setup.worker();
+    await (await setup.client.submit({ recipe: sh("seq 1 100000"), outputCap: 10_000 })).wait();
+    const { code, stdout, stderr } = await setup.laboro(["logs", "1.1"]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^1\n2\n3\n[\d\n]*\n99999\n100000\n$/);
     expect(stderr).toMatchInlineSnapshot(`
@@ -68,28 +68,30 @@ describe("laboro logs", () => {
   });
 
   it("shows each attempt by its number, and the last without one", async () => {
-    const shop = await openCliShop({ settings: { retryBackoffMs: 20 } });
-    shop.worker();
+    const setup = await openCliBroker({ settings: { retryBackoffMs: 20 } });
+    setup.worker();
     const line = 'echo "try $LABORO_ATTEMPT"; test $LABORO_ATTEMPT = 3';
-    await (await shop.client.submit({ recipe: sh(line), retries: 2 })).wait();
-    expect((await shop.laboro(["logs", "1"])).stdout).toBe("try 3\n");
-    expect((await shop.laboro(["logs", "1.1", "--attempt", "2"])).stdout).toBe("try 2\n");
-    expect(await shop.laboro(["logs", "1.1", "--attempt", "5"])).toMatchObject({
+    await (await setup.client.submit({ recipe: sh(line), retries: 2 })).wait();
+    expect((await setup.laboro(["logs", "1"])).stdout).toBe("try 3\n");
+    expect((await setup.laboro(["logs", "1.1", "--attempt", "2"])).stdout).toBe("try 2\n");
+    expect(await setup.laboro(["logs", "1.1", "--attempt", "5"])).toMatchObject({
       code: 1,
       stdout: "",
       stderr: expect.stringContaining(
         "task 1 of job 1 has had no attempt 5: the last is attempt 3 (LABORO_NO_SUCH_TASK)",
       ),
     });
-    expect((await shop.laboro(["logs", "1", "--attempt", "5"])).stderr).toContain("no task of job 1 has had attempt 5");
+    expect((await setup.laboro(["logs", "1", "--attempt", "5"])).stderr).toContain(
+      "no task of job 1 has had attempt 5",
+    );
   });
 
   it("follows what runs until the job ends, and loses no task that came and went", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const recipe = sh('echo "begin $LABORO_TASK"; sleep 0.0$LABORO_TASK; echo "end $LABORO_TASK"');
-    await shop.client.submit({ recipe, count: 30 });
-    const followed = shop.laboro(["logs", "-f", "last", "--tag"]);
-    shop.worker({ slots: 3 });
+    await setup.client.submit({ recipe, count: 30 });
+    const followed = setup.laboro(["logs", "-f", "last", "--tag"]);
+    setup.worker({ slots: 3 });
     const { code, stdout, stderr } = await followed;
     expect([code, stderr]).toEqual([0, ""]);
     const expected = Array.from({ length: 30 }, (_, i) => [
@@ -100,22 +102,22 @@ describe("laboro logs", () => {
   });
 
   it("shows output while the task runs", async () => {
-    const shop = await openCliShop();
-    shop.worker({ cancelGraceMs: 100 });
-    const job = await shop.client.submit({ recipe: sh("printf 'half a line'; exec sleep 60") });
-    const { stdout } = await shop.laboro(["logs", "-f", "last"], {
+    const setup = await openCliBroker();
+    setup.worker({ cancelGraceMs: 100 });
+    const job = await setup.client.submit({ recipe: sh("printf 'half a line'; exec sleep 60") });
+    const { stdout } = await setup.laboro(["logs", "-f", "last"], {
       started: (_, said) => void until("it comes", () => said().length > 0).then(() => job.cancel()),
     });
     expect(stdout).toBe("half a line");
   });
 
   it("follows each attempt to its end, one after the other", async () => {
-    const shop = await openCliShop({ settings: { retryBackoffMs: 20 } });
+    const setup = await openCliBroker({ settings: { retryBackoffMs: 20 } });
     const large = "seq 1 3000; sleep 0.2; seq 1 300000";
     const line = `echo begin $LABORO_ATTEMPT; ${large}; echo end $LABORO_ATTEMPT; test $LABORO_ATTEMPT = 3`;
-    await shop.client.submit({ recipe: sh(line), retries: 2 });
-    const followed = shop.laboro(["logs", "-f", "last"]);
-    shop.worker();
+    await setup.client.submit({ recipe: sh(line), retries: 2 });
+    const followed = setup.laboro(["logs", "-f", "last"]);
+    setup.worker();
     const { code, stdout } = await followed;
     expect([code, stdout.match(/^(begin|end).*$/gm)]).toEqual([
       0,
@@ -125,20 +127,20 @@ describe("laboro logs", () => {
   });
 
   it("of some tasks ends when these have ended", async () => {
-    const shop = await openCliShop();
-    shop.worker({ cancelGraceMs: 100, slots: 4 });
-    await shop.client.submit({
+    const setup = await openCliBroker();
+    setup.worker({ cancelGraceMs: 100, slots: 4 });
+    await setup.client.submit({
       recipe: sh('echo "task $LABORO_TASK"; test $LABORO_TASK = 1 || exec sleep 60'),
       count: 3,
     });
-    const { code, stdout } = await shop.laboro(["logs", "-f", "last.1"]);
+    const { code, stdout } = await setup.laboro(["logs", "-f", "last.1"]);
     expect([code, stdout]).toEqual([0, "task 1\n"]);
   });
 
   it("of a task that is not there says which there are", async () => {
-    const shop = await openCliShop();
-    await shop.client.submit({ recipe: TRUE, count: 3 });
-    const { code, stderr } = await shop.laboro(["logs", "1.4"]);
+    const setup = await openCliBroker();
+    await setup.client.submit({ recipe: TRUE, count: 3 });
+    const { code, stderr } = await setup.laboro(["logs", "1.4"]);
     expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 1 to 3, not 4 (LABORO_NO_SUCH_TASK)\n"]);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../support/wait.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 /** Times as they are when the test runs. */
 const plain = (text: string): string =>
@@ -11,9 +11,9 @@ const plain = (text: string): string =>
 
 describe("laboro schedule", () => {
   it("add prints the next runs, saves, and the job is run", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    const { code, stdout } = await shop.laboro(
+    const setup = await openCliBroker();
+    setup.worker();
+    const { code, stdout } = await setup.laboro(
       ["schedule", "add", "tick", "--cron", "* * * * * *", "--tz", "Europe/Prague", "--", "echo", "--hello", "tick"],
       { process: true },
     );
@@ -26,18 +26,18 @@ describe("laboro schedule", () => {
         "",
       ],
     ]);
-    await until("it has run", async () => (await shop.client.schedules.get("tick")).runs > 0);
-    expect(await shop.client.job(1).wait()).toBe("succeeded");
-    expect(await shop.client.job(1).text(0)).toBe("--hello tick\n");
-    expect((await shop.client.job(1).info()).name).toBe("tick");
+    await until("it has run", async () => (await setup.client.schedules.get("tick")).runs > 0);
+    expect(await setup.client.job(1).wait()).toBe("succeeded");
+    expect(await setup.client.job(1).text(0)).toBe("--hello tick\n");
+    expect((await setup.client.job(1).info()).name).toBe("tick");
   });
 
   it("takes the options of submit for its job", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const job = ["--retries", "3", "--pool", "night", "--slots", "2", "--name", "sweep", "--time-limit", "1h"];
-    await shop.laboro(["schedule", "add", "a", "--every", "1h", ...job, "--", "./run", "{}", ":::", "x", "y"]);
-    expect((await shop.laboro(["schedule", "run", "a"])).stdout).toBe("1\n");
-    expect(await shop.client.job(1).info()).toMatchObject({
+    await setup.laboro(["schedule", "add", "a", "--every", "1h", ...job, "--", "./run", "{}", ":::", "x", "y"]);
+    expect((await setup.laboro(["schedule", "run", "a"])).stdout).toBe("1\n");
+    expect(await setup.client.job(1).info()).toMatchObject({
       name: "sweep",
       pool: "night",
       count: 2,
@@ -47,9 +47,9 @@ describe("laboro schedule", () => {
   });
 
   it("list and show say when, what, and how it went", async () => {
-    const shop = await openCliShop();
-    expect((await shop.laboro(["schedule"])).stdout).toContain("there are no schedules; laboro schedule add NAME");
-    await shop.laboro([
+    const setup = await openCliBroker();
+    expect((await setup.laboro(["schedule"])).stdout).toContain("there are no schedules; laboro schedule add NAME");
+    await setup.laboro([
       "schedule",
       "add",
       "nightly",
@@ -60,9 +60,9 @@ describe("laboro schedule", () => {
       "--",
       "./nightly",
     ]);
-    await shop.laboro(["schedule", "add", "poll", "--every", "10m", "--overlap", "skip", "--paused", "--", "./poll"]);
-    await shop.laboro(["schedule", "run", "poll"]);
-    const { stdout } = await shop.laboro(["schedule", "list"]);
+    await setup.laboro(["schedule", "add", "poll", "--every", "10m", "--overlap", "skip", "--paused", "--", "./poll"]);
+    await setup.laboro(["schedule", "run", "poll"]);
+    const { stdout } = await setup.laboro(["schedule", "list"]);
     expect(stdout.replaceAll(/in \S+|\S+ ago/g, "TIME").replaceAll(/ +/g, " ")).toBe(
       [
         "NAME STATE WHEN NEXT LAST JOB RUNS SKIPPED COMMAND",
@@ -71,65 +71,75 @@ describe("laboro schedule", () => {
         "",
       ].join("\n"),
     );
-    const shown = (await shop.laboro(["schedule", "show", "nightly"])).stdout;
+    const shown = (await setup.laboro(["schedule", "show", "nightly"])).stdout;
     expect(shown).toMatch(/^schedule {3}nightly \(active\)\nwhen {7}0 3 \* \* \* Europe\/Prague\n/);
     expect(shown.match(/03:00:00 GMT/g)).toHaveLength(5);
-    const { schedules } = JSON.parse((await shop.laboro(["schedule", "--json"])).stdout);
+    const { schedules } = JSON.parse((await setup.laboro(["schedule", "--json"])).stdout);
     expect(schedules).toMatchObject([{ name: "nightly" }, { name: "poll", state: "paused", lastJob: 1 }]);
   });
 
   it("add refuses a name that is taken, --replace takes its place", async () => {
-    const shop = await openCliShop();
-    const add = (...more: string[]) => shop.laboro(["schedule", "add", "a", "--every", "1h", ...more, "--", "./new"]);
+    const setup = await openCliBroker();
+    const add = (...more: string[]) => setup.laboro(["schedule", "add", "a", "--every", "1h", ...more, "--", "./new"]);
     expect((await add()).code).toBe(0);
     const again = await add();
     expect([again.code, again.stderr]).toEqual([1, expect.stringContaining("LABORO_SCHEDULE_EXISTS")]);
     expect((await add("--replace")).code).toBe(0);
-    expect((await shop.client.ask("schedules", {})).schedules).toHaveLength(1);
+    expect((await setup.client.ask("schedules", {})).schedules).toHaveLength(1);
   });
 
   it("edit changes the times or the job, and prints the next runs first", async () => {
-    const shop = await openCliShop();
-    await shop.laboro(["schedule", "add", "a", "--every", "1h", "--end", "2199-01-01", "--", "./old"]);
-    const edited = await shop.laboro(["schedule", "edit", "a", "--cron", "30 2 * * *", "--tz", "UTC", "--end", "none"]);
+    const setup = await openCliBroker();
+    await setup.laboro(["schedule", "add", "a", "--every", "1h", "--end", "2199-01-01", "--", "./old"]);
+    const edited = await setup.laboro([
+      "schedule",
+      "edit",
+      "a",
+      "--cron",
+      "30 2 * * *",
+      "--tz",
+      "UTC",
+      "--end",
+      "none",
+    ]);
     expect(edited.stdout).toMatch(/^30 2 \* \* \* UTC; the next runs:\n(.*02:30:00 GMT.*\n){5}schedule a is saved\n$/);
-    expect(await shop.client.schedules.get("a")).not.toHaveProperty("end");
-    await shop.laboro(["schedule", "edit", "a", "--priority", "7", "--", "./new"]);
-    expect(await shop.client.schedules.get("a")).toMatchObject({
+    expect(await setup.client.schedules.get("a")).not.toHaveProperty("end");
+    await setup.laboro(["schedule", "edit", "a", "--priority", "7", "--", "./new"]);
+    expect(await setup.client.schedules.get("a")).toMatchObject({
       cron: "30 2 * * *",
       job: { summary: "./new", priority: 7 },
     });
-    const half = await shop.laboro(["schedule", "edit", "a", "--priority", "7"]);
+    const half = await setup.laboro(["schedule", "edit", "a", "--priority", "7"]);
     expect([half.code, half.stderr]).toEqual([
       2,
       expect.stringContaining("--priority is of the job: give its command, too"),
     ]);
-    await shop.laboro(["schedule", "edit", "a", "--every", "2h", "--dry-run"]);
-    expect(await shop.client.schedules.get("a")).not.toHaveProperty("everyMs");
+    await setup.laboro(["schedule", "edit", "a", "--every", "2h", "--dry-run"]);
+    expect(await setup.client.schedules.get("a")).not.toHaveProperty("everyMs");
   });
 
   it("submits jobs with the options of GNU parallel", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const job = ["--halt", "soon,fail=50%", "--nice", "3", "-n", "2", "--timeout", "300%", "echo {2}"];
-    await shop.laboro(["schedule", "add", "a", "--every", "1h", ...job, ":::", "a", "b", "c", "d"]);
-    expect((await shop.laboro(["schedule", "run", "a"])).stdout).toBe("1\n");
-    expect(await shop.client.job(1).info()).toMatchObject({
+    await setup.laboro(["schedule", "add", "a", "--every", "1h", ...job, ":::", "a", "b", "c", "d"]);
+    expect((await setup.laboro(["schedule", "run", "a"])).stdout).toBe("1\n");
+    expect(await setup.client.job(1).info()).toMatchObject({
       count: 2,
       limits: { halt: { on: "fail", count: 1 }, timeLimitPercent: 300 },
     });
   });
 
   it("pause, resume and remove say what they did", async () => {
-    const shop = await openCliShop();
-    await shop.laboro(["schedule", "add", "a", "--cron", "0 3 * * *", "--tz", "UTC", "--", "./a"]);
-    expect((await shop.laboro(["schedule", "pause", "a"])).stdout).toBe("schedule a is paused\n");
-    expect((await shop.laboro(["schedule", "resume", "a"])).stdout).toMatch(
+    const setup = await openCliBroker();
+    await setup.laboro(["schedule", "add", "a", "--cron", "0 3 * * *", "--tz", "UTC", "--", "./a"]);
+    expect((await setup.laboro(["schedule", "pause", "a"])).stdout).toBe("schedule a is paused\n");
+    expect((await setup.laboro(["schedule", "resume", "a"])).stdout).toMatch(
       /^schedule a is resumed: the next run is at \S+ 03:00:00 GMT/,
     );
-    expect((await shop.laboro(["schedule", "remove", "a"])).stdout).toBe(
+    expect((await setup.laboro(["schedule", "remove", "a"])).stdout).toBe(
       "schedule a is removed; the jobs of its runs stay\n",
     );
-    const gone = await shop.laboro(["schedule", "pause", "a"]);
+    const gone = await setup.laboro(["schedule", "pause", "a"]);
     expect([gone.code, gone.stderr]).toEqual([
       1,
       expect.stringContaining("there is no schedule a (LABORO_NO_SUCH_SCHEDULE)"),
@@ -150,15 +160,15 @@ describe("laboro schedule", () => {
     [["--every", "10m", "--after", "3"], /unknown option '--after'/],
     [[], /give either --cron/],
   ])("refuses %j before it looks for a broker", async (options, message) => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const env = { LABORO_DATA: "/nowhere" };
-    const { code, stderr } = await shop.laboro(["schedule", "add", "a", ...options, "--", "true"], { env });
+    const { code, stderr } = await setup.laboro(["schedule", "add", "a", ...options, "--", "true"], { env });
     expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);
   });
 
   it("refuses a bad name, no name, and what only add takes", async () => {
-    const shop = await openCliShop();
-    const said = async (...args: string[]) => (await shop.laboro(["schedule", ...args])).stderr;
+    const setup = await openCliBroker();
+    const said = async (...args: string[]) => (await setup.laboro(["schedule", ...args])).stderr;
     expect(await said("add", "a/b", "--every", "1h", "--", "x")).toContain('such as nightly, got "a/b"');
     expect(await said("pause")).toContain("which schedule? laboro schedule pause NAME, such as nightly");
     expect(await said("pause", "a", "--cron", "0 3 * * *")).toContain("got --cron; add and edit take more");

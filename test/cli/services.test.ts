@@ -1,19 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { openCliShop, steady } from "./support/cli.js";
+import { openCliBroker, steady } from "./support/cli.js";
 
 describe("laboro services", () => {
   it("lists what can be asked for, and how it has answered", async () => {
-    const shop = await openCliShop();
-    expect((await shop.laboro(["services"], { process: true })).stdout).toContain("no worker offers a service");
-    shop.worker().handle("echo", async (body) => body);
-    await shop.client.request("echo", "x");
-    const { code, stdout } = await shop.laboro(["services"]);
+    const setup = await openCliBroker();
+    expect((await setup.laboro(["services"], { process: true })).stdout).toContain("no worker offers a service");
+    setup.worker().handle("echo", async (body) => body);
+    await setup.client.request("echo", "x");
+    const { code, stdout } = await setup.laboro(["services"]);
     expect(code).toBe(0);
     expect(steady(stdout).replace(/\d+\.\d+\/s/, "RATE")).toMatchInlineSnapshot(`
       "SERVICE  WORKERS  FREE  COMPLETED  RATE  P50  P99
       echo  1  2/2  1  RATE  TIME  TIME"
     `);
-    expect(JSON.parse((await shop.laboro(["services", "--json"])).stdout)).toMatchObject({
+    expect(JSON.parse((await setup.laboro(["services", "--json"])).stdout)).toMatchObject({
       services: [{ name: "echo", workers: 1, completed: 1 }],
     });
   });

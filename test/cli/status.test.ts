@@ -4,12 +4,12 @@ import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { laboro, openCliShop, sh, steady } from "./support/cli.js";
+import { laboro, openCliBroker, sh, steady } from "./support/cli.js";
 
 describe("laboro status", () => {
   it("of an empty broker says so, and laboro alone is the same", async () => {
-    const shop = await openCliShop();
-    const { code, stdout, stderr } = await shop.laboro(["status"], { process: true });
+    const setup = await openCliBroker();
+    const { code, stdout, stderr } = await setup.laboro(["status"], { process: true });
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatchInlineSnapshot(`
       "no worker is connected; 0 tasks running, 0 waiting
@@ -17,17 +17,17 @@ describe("laboro status", () => {
       there is no job yet; laboro run or laboro submit gives one
       "
     `);
-    expect((await shop.laboro([])).stdout).toBe(stdout);
+    expect((await setup.laboro([])).stdout).toBe(stdout);
   });
 
   it("lists open jobs first, then the few that ended last, and says how many are hidden", async () => {
-    const shop = await openCliShop();
-    const worker = shop.worker();
-    for (let i = 0; i < 8; i++) await (await shop.client.submit({ name: `done-${i}`, recipe: TRUE })).wait();
+    const setup = await openCliBroker();
+    const worker = setup.worker();
+    for (let i = 0; i < 8; i++) await (await setup.client.submit({ name: `done-${i}`, recipe: TRUE })).wait();
     await worker.stop({ graceMs: 0 });
-    await shop.client.submit({ name: "later", recipe: TRUE, count: 12_000, held: true, pool: "big" });
-    const { stdout } = await shop.laboro(["status"]);
-    expect(steady(stdout, shop)).toMatchInlineSnapshot(`
+    await setup.client.submit({ name: "later", recipe: TRUE, count: 12_000, held: true, pool: "big" });
+    const { stdout } = await setup.laboro(["status"]);
+    expect(steady(stdout, setup)).toMatchInlineSnapshot(`
       "no worker is connected; 0 tasks running, 12_000 waiting
 
       JOB  NAME  STATE  DONE  POOL  AGE  ELAPSED
@@ -40,30 +40,30 @@ describe("laboro status", () => {
 
       3 other jobs are not shown; laboro status --all shows every one"
     `);
-    expect((await shop.laboro(["status", "--all"])).stdout).toContain("done-0");
-    const filtered = await shop.laboro(["status", "--all", "--name", "done-*", "--state", "succeeded"]);
+    expect((await setup.laboro(["status", "--all"])).stdout).toContain("done-0");
+    const filtered = await setup.laboro(["status", "--all", "--name", "done-*", "--state", "succeeded"]);
     expect(filtered.stdout.match(/done-\d/g)).toHaveLength(8);
-    expect((await shop.laboro(["status", "--pool", "big"])).stdout).not.toContain("done");
-    expect((await shop.laboro(["status", "--name", "nothing"])).stdout).toContain("no job is like that");
+    expect((await setup.laboro(["status", "--pool", "big"])).stdout).not.toContain("done");
+    expect((await setup.laboro(["status", "--name", "nothing"])).stdout).toContain("no job is like that");
   });
 
   it("of one job shows its progress, what failed and why", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1" });
-    const job = await shop.client.submit({
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1" });
+    const job = await setup.client.submit({
       name: "mixed",
-      recipe: { ...sh("case $LABORO_TASK in 2) exit 3;; 3) kill -9 $$;; esac"), dir: shop.dir },
+      recipe: { ...sh("case $LABORO_TASK in 2) exit 3;; 3) kill -9 $$;; esac"), dir: setup.dir },
       count: 4,
       priority: 2,
       timeLimitMs: 90_000,
     });
     await job.wait();
-    const never = await shop.client.submit({ recipe: { kind: "command", argv: ["no-such-program", "a b"] } });
+    const never = await setup.client.submit({ recipe: { kind: "command", argv: ["no-such-program", "a b"] } });
     await never.wait();
-    const { code, stdout } = await shop.laboro(["status", "1"]);
+    const { code, stdout } = await setup.laboro(["status", "1"]);
     expect(code).toBe(0);
     // The CPU time of short tasks is now and then a clock tick, mostly none.
-    const shown = (text: string): string => steady(text, shop).replace("run time, TIME CPU", "run time");
+    const shown = (text: string): string => steady(text, setup).replace("run time, TIME CPU", "run time");
     expect(shown(stdout)).toMatchInlineSnapshot(`
       "job 1  mixed  failed, ended TIME ago
         command  case $LABORO_TASK in 2) exit 3;; 3) kill -9 $$;; esac
@@ -77,7 +77,7 @@ describe("laboro status", () => {
       1.2 failed: exit code 3, after TIME on w1
       1.3 failed: killed by signal 9 (SIGKILL), after TIME on w1"
     `);
-    expect(shown((await shop.laboro(["status", "last"])).stdout)).toMatchInlineSnapshot(`
+    expect(shown((await setup.laboro(["status", "last"])).stdout)).toMatchInlineSnapshot(`
       "job 2  no-such-program  failed, ended TIME ago
         command  no-such-program 'a b'
 
@@ -89,10 +89,10 @@ describe("laboro status", () => {
   });
 
   it("of one job shows what runs, where, and for how long", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1", slots: 2, cancelGraceMs: 100 });
-    await shop.client.submit({ name: "sleepers", recipe: { kind: "command", argv: ["sleep", "60"] }, count: 5 });
-    const shown = async () => steady((await shop.laboro(["status", "last"])).stdout, shop);
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1", slots: 2, cancelGraceMs: 100 });
+    await setup.client.submit({ name: "sleepers", recipe: { kind: "command", argv: ["sleep", "60"] }, count: 5 });
+    const shown = async () => steady((await setup.laboro(["status", "last"])).stdout, setup);
     await until("two tasks run", async () => ((await shown()).match(/ running TIME$/gm) ?? []).length === 2);
     expect(await shown()).toMatchInlineSnapshot(`
       "job 1  sleepers  running, submitted TIME ago
@@ -107,15 +107,15 @@ describe("laboro status", () => {
   });
 
   it("fits a narrow terminal, with colours unless NO_COLOR says no", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const name = "a job with quite a long name for so narrow a terminal";
-    await shop.client.submit({ name, recipe: TRUE, count: 3 });
-    const wide = await shop.laboro(["status"]);
+    await setup.client.submit({ name, recipe: TRUE, count: 3 });
+    const wide = await setup.laboro(["status"]);
     expect(wide.stdout).toContain(name);
     expect(wide.stdout).not.toContain("\u001b");
-    const narrow = await shop.laboro(["status"], { columns: 40 });
+    const narrow = await setup.laboro(["status"], { columns: 40 });
     expect(narrow.stdout).toContain("\u001b[");
-    const plain = await shop.laboro(["status"], { columns: 40, env: { NO_COLOR: "1" } });
+    const plain = await setup.laboro(["status"], { columns: 40, env: { NO_COLOR: "1" } });
     expect(
       steady(plain.stdout.slice(plain.stdout.indexOf("JOB"))).replace(/with \w*…/, "with …"),
     ).toMatchInlineSnapshot(`
@@ -124,37 +124,37 @@ describe("laboro status", () => {
     `);
     for (const line of plain.stdout.slice(plain.stdout.indexOf("JOB")).split("\n"))
       expect(line.length).toBeLessThanOrEqual(40);
-    const ascii = await shop.laboro(["status"], { columns: 40, env: { LANG: "C" } });
+    const ascii = await setup.laboro(["status"], { columns: 40, env: { LANG: "C" } });
     // biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
     expect(ascii.stdout).toMatch(/^[\n\u001b -~]*$/);
   });
 
   it("is one JSON document with --json", async () => {
-    const shop = await openCliShop();
-    await shop.client.submit({ name: "one", recipe: TRUE, count: 2 });
-    const list = JSON.parse((await shop.laboro(["status", "--json"])).stdout);
+    const setup = await openCliBroker();
+    await setup.client.submit({ name: "one", recipe: TRUE, count: 2 });
+    const list = JSON.parse((await setup.laboro(["status", "--json"])).stdout);
     expect(list).toMatchObject({
       broker: { slots: { total: 0 } },
       jobs: [{ id: 1, name: "one", state: "waiting" }],
       hidden: 0,
     });
-    const { usage, ...one } = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
+    const { usage, ...one } = JSON.parse((await setup.laboro(["status", "1", "--json"])).stdout);
     expect(one).toEqual(list.jobs[0]);
     expect(usage).toMatchObject({ tasks: 0, cpuMs: 0, peakMemory: 0 });
-    expect(JSON.parse((await shop.laboro(["status", "all", "--json"])).stdout)).toEqual({ jobs: [one] });
+    expect(JSON.parse((await setup.laboro(["status", "all", "--json"])).stdout)).toEqual({ jobs: [one] });
   });
 
   it("has bytes as text in JSON, or as base64 where they are none", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const argv = ["echo", new Uint8Array([0x61, 0x62]), new Uint8Array([0xff])];
-    await shop.client.submit({ recipe: { kind: "command", argv } });
-    const { recipe } = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
+    await setup.client.submit({ recipe: { kind: "command", argv } });
+    const { recipe } = JSON.parse((await setup.laboro(["status", "1", "--json"])).stdout);
     expect(recipe.argv).toEqual(["echo", "ab", { base64: "/w==" }]);
   });
 
   it("of a job that is not there is exit code 1", async () => {
-    const shop = await openCliShop();
-    expect(await shop.laboro(["status", "7"])).toMatchInlineSnapshot(`
+    const setup = await openCliBroker();
+    expect(await setup.laboro(["status", "7"])).toMatchInlineSnapshot(`
       {
         "code": 1,
         "stderr": "laboro: there is no job 7 (LABORO_NO_SUCH_JOB)
@@ -163,11 +163,11 @@ describe("laboro status", () => {
         "stdout": "",
       }
     `);
-    expect((await shop.laboro(["status", "last"])).stderr).toContain("there is no job yet");
+    expect((await setup.laboro(["status", "last"])).stderr).toContain("there is no job yet");
   });
 
   it("waits for a broker that is just starting", async () => {
-    const { data, broker } = await openCliShop();
+    const { data, broker } = await openCliBroker();
     await broker.stop();
     const asked = laboro(["status", "--wait", "10s"], { env: { LABORO_DATA: data } });
     const again = await startBroker({ dir: data, port: 0 });
@@ -180,20 +180,20 @@ describe("laboro status", () => {
   });
 
   it("ends quietly when its reader has seen enough", async () => {
-    const shop = await openCliShop();
-    for (let i = 0; i < 100; i++) await shop.client.submit({ name: "x".repeat(900), recipe: TRUE });
-    const { code, stderr } = await shop.laboro(["status", "--all"], { pipe: "head -1" });
+    const setup = await openCliBroker();
+    for (let i = 0; i < 100; i++) await setup.client.submit({ name: "x".repeat(900), recipe: TRUE });
+    const { code, stderr } = await setup.laboro(["status", "--all"], { pipe: "head -1" });
     expect([code, stderr]).toEqual([0, ""]);
   });
 
   it("with --watch redraws a job until it has ended, with its rate, also in the list, and wants a terminal", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 1 });
-    const open = (task: number): void => writeFileSync(join(shop.dir, `open${task}`), "");
+    const setup = await openCliBroker();
+    setup.worker({ slots: 1 });
+    const open = (task: number): void => writeFileSync(join(setup.dir, `open${task}`), "");
     const waits = sh("until [ -e open$LABORO_TASK ]; do sleep 0.02; done");
-    await shop.client.submit({ recipe: { ...waits, dir: shop.dir }, count: 3 });
+    await setup.client.submit({ recipe: { ...waits, dir: setup.dir }, count: 3 });
     let shown = (): string => "";
-    const watching = shop.laboro(["status", "last", "--watch"], {
+    const watching = setup.laboro(["status", "last", "--watch"], {
       columns: 100,
       started: (_, stdout) => {
         shown = stdout;
@@ -201,7 +201,7 @@ describe("laboro status", () => {
     });
     let listed = (): string => "";
     let endList = (): void => {};
-    const listing = shop.laboro(["status", "--watch"], {
+    const listing = setup.laboro(["status", "--watch"], {
       columns: 120,
       env: { NO_COLOR: "1" },
       started: (child, stdout) => {
@@ -217,9 +217,9 @@ describe("laboro status", () => {
     endList();
     await listing;
     await until("it moves", () => /1 of 3 tasks done: .* 1 waiting, \d+(\.\d)?\/s, \S+ left/.test(shown()));
-    const plain = (await shop.laboro(["status", "last"])).stdout;
+    const plain = (await setup.laboro(["status", "last"])).stdout;
     expect(plain).toMatch(/1 of 3 tasks done: .* 1 waiting, \d+(\.\d)?\/s, \S+ left\n/);
-    const json = JSON.parse((await shop.laboro(["status", "last", "--json"])).stdout);
+    const json = JSON.parse((await setup.laboro(["status", "last", "--json"])).stdout);
     expect(json.usage).toMatchObject({ tasks: 1, cpuMs: expect.any(Number) });
     // One task has run, two are left.
     expect(json.leftMs).toBeCloseTo(2_000 / json.perSecond, -1);
@@ -228,9 +228,9 @@ describe("laboro status", () => {
     const { code, stdout } = await watching;
     expect(code).toBe(0);
     expect(stdout.split("\u001b[H").at(-1)).toContain("3 of 3 tasks done: 3 succeeded");
-    expect(JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout)).not.toHaveProperty("leftMs");
-    const piped = await shop.laboro(["status", "--watch"]);
+    expect(JSON.parse((await setup.laboro(["status", "1", "--json"])).stdout)).not.toHaveProperty("leftMs");
+    const piped = await setup.laboro(["status", "--watch"]);
     expect([piped.code, piped.stderr]).toEqual([2, expect.stringContaining("--watch needs a terminal")]);
-    expect((await shop.laboro(["status", "--watch", "--json"])).stderr).toContain("--watch and --json");
+    expect((await setup.laboro(["status", "--watch", "--json"])).stderr).toContain("--watch and --json");
   });
 });

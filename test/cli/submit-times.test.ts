@@ -1,14 +1,14 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 describe("laboro submit, with times and keys", () => {
   it("delays a job, by a duration or until a time, here or in a zone", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const notBefore = async (...words: string[]): Promise<number> => {
-      const { stdout } = await shop.laboro(["submit", ...words, "true"]);
-      const { state, notBefore: at = 0 } = await shop.client.job(Number(stdout)).info();
+      const { stdout } = await setup.laboro(["submit", ...words, "true"]);
+      const { state, notBefore: at = 0 } = await setup.client.job(Number(stdout)).info();
       expect(state).toBe("delayed");
       return at;
     };
@@ -26,16 +26,16 @@ describe("laboro submit, with times and keys", () => {
       ["--retries", "2", "--retry-on", "0"],
       ["--key", "k", "--if-exists", "maybe"],
     ])
-      expect((await shop.laboro(["submit", ...words, "true"])).code).toBe(2);
-    const { stdout } = await shop.laboro(["status", "1"]);
+      expect((await setup.laboro(["submit", ...words, "true"])).code).toBe(2);
+    const { stdout } = await setup.laboro(["status", "1"]);
     expect(stdout).toMatch(/delayed, submitted/);
     expect(stdout).toMatch(/starts +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d, in 1h\d\dm/);
-    expect((await shop.laboro(["status", "--state", "delayed", "--json"])).stdout).toContain('"delayMs"');
+    expect((await setup.laboro(["status", "--state", "delayed", "--json"])).stdout).toContain('"delayMs"');
   });
 
   it("says that a job has the key, and what became of it", async () => {
-    const shop = await openCliShop();
-    const submit = (...words: string[]) => shop.laboro(["submit", "--key", "nightly", "--in", "1h", ...words, "true"]);
+    const setup = await openCliBroker();
+    const submit = (...words: string[]) => setup.laboro(["submit", "--key", "nightly", "--in", "1h", ...words, "true"]);
     expect(await submit()).toEqual({ code: 0, stdout: "1\n", stderr: "" });
     expect(await submit()).toMatchObject({
       code: 0,
@@ -49,15 +49,15 @@ describe("laboro submit, with times and keys", () => {
     });
     const replaced = await submit("--if-exists", "replace", "--key-for", "1d");
     const next = Number(replaced.stdout);
-    expect(await shop.client.job(1).info()).toMatchObject({ state: "cancelled", reason: `replaced by job ${next}` });
-    expect((await shop.laboro(["status", String(next)])).stdout).toMatch(/key +nightly, until 1d after its end/);
+    expect(await setup.client.job(1).info()).toMatchObject({ state: "cancelled", reason: `replaced by job ${next}` });
+    expect((await setup.laboro(["status", String(next)])).stdout).toMatch(/key +nightly, until 1d after its end/);
   });
 
   it("carries a retry policy and how long to keep the job, from options and from a job file", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const words =
       "--retries 3 --retry-wait 1s --retry-factor 2.5 --retry-max 5m --retry-jitter 0.2 --retry-on 75,137,timeout";
-    await shop.laboro([
+    await setup.laboro([
       "submit",
       ...words.split(" "),
       "--never-on",
@@ -76,8 +76,8 @@ describe("laboro submit, with times and keys", () => {
       keepMs: 604_800_000,
       keepFailedMs: 7_776_000_000,
     };
-    expect(await shop.client.job(1).info()).toMatchObject(policy);
-    const file = join(shop.dir, "jobs.toml");
+    expect(await setup.client.job(1).info()).toMatchObject(policy);
+    const file = join(setup.dir, "jobs.toml");
     writeFileSync(
       file,
       `retries = 3
@@ -102,14 +102,14 @@ command = "true"
 in = "1h"
 `,
     );
-    expect((await shop.laboro(["submit", "--file", file])).stdout).toBe("2\tone\n3\ttwo\n");
+    expect((await setup.laboro(["submit", "--file", file])).stdout).toBe("2\tone\n3\ttwo\n");
     const times = { notBefore: Date.parse("2126-12-24T17:00:00Z"), key: "one", keyForMs: 86_400_000 };
-    expect(await shop.client.job(2).info()).toMatchObject({ ...policy, ...times });
-    expect(await shop.client.job(3).info()).toMatchObject({ ...policy, delayMs: 3_600_000 });
-    expect((await shop.laboro(["status", "1"])).stdout).toContain(
+    expect(await setup.client.job(2).info()).toMatchObject({ ...policy, ...times });
+    expect(await setup.client.job(3).info()).toMatchObject({ ...policy, delayMs: 3_600_000 });
+    expect((await setup.laboro(["status", "1"])).stdout).toContain(
       "3 retries (first after 1s; times 2.5; at most 5m; jitter 0.2; on 75, 137, timeout; never on 2)",
     );
-    await shop.laboro(["submit", "--keep", "none", "--keep-failed", "1d", "true"]);
-    expect((await shop.laboro(["status", "4"])).stdout).toContain("for ever, 1d if it does not succeed");
+    await setup.laboro(["submit", "--keep", "none", "--keep-failed", "1d", "true"]);
+    expect((await setup.laboro(["status", "4"])).stdout).toContain("for ever, 1d if it does not succeed");
   });
 });

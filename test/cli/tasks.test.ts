@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { listTasks } from "../../src/cli/lib/list-tasks.js";
 import { until } from "../support/wait.js";
-import { openCliShop } from "./support/cli.js";
+import { openCliBroker } from "./support/cli.js";
 
 /** Exits with the number that its entry has; "sleep" runs until it is stopped. */
 const EXITS = {
@@ -25,15 +25,15 @@ const columns = (text: string): string[][] =>
 
 describe("laboro tasks", () => {
   it("lists each task with its entry, state, outcome, attempts, worker, start, duration and output", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1", slots: 1 });
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1", slots: 1 });
     const entries = ["a/0", "a/3", "sleep", "b/0"];
-    const job = await shop.client.submit({ recipe: EXITS, entries });
+    const job = await setup.client.submit({ recipe: EXITS, entries });
     await until(
       "the third runs",
-      async () => (await shop.client.ask("running", { job: job.id })).tasks[0]?.index === 2,
+      async () => (await setup.client.ask("running", { job: job.id })).tasks[0]?.index === 2,
     );
-    const { stdout, stderr, code } = await shop.laboro(["tasks", "last"], { process: true });
+    const { stdout, stderr, code } = await setup.laboro(["tasks", "last"], { process: true });
     expect([stderr, code]).toEqual(["", 0]);
     expect(columns(stdout)).toEqual([
       ["TASK", "ENTRY", "STATE", "OUTCOME", "WORKER", "STARTED", "DURATION", "OUTPUT"],
@@ -42,14 +42,14 @@ describe("laboro tasks", () => {
       ["3", "sleep", "running", "w1", "TIME", "TIME"],
       ["1 task waits; --state waiting lists them"],
     ]);
-    const waiting = await shop.laboro(["tasks", "last", "--state", "waiting"]);
+    const waiting = await setup.laboro(["tasks", "last", "--state", "waiting"]);
     expect(columns(waiting.stdout)).toEqual([
       ["TASK", "ENTRY", "STATE"],
       ["4", "b/0", "waiting"],
     ]);
-    await shop.laboro(["cancel", "last.4"]);
-    expect((await shop.laboro(["tasks", "last", "--state", "cancelled", "--ids"])).stdout).toBe(`${job.id}.4\n`);
-    const { tasks } = JSON.parse((await shop.laboro(["tasks", "last.2-3", "--json"])).stdout);
+    await setup.laboro(["cancel", "last.4"]);
+    expect((await setup.laboro(["tasks", "last", "--state", "cancelled", "--ids"])).stdout).toBe(`${job.id}.4\n`);
+    const { tasks } = JSON.parse((await setup.laboro(["tasks", "last.2-3", "--json"])).stdout);
     expect(tasks).toMatchObject([
       { index: 1, number: 2, entry: "a/3", state: "failed", code: 3, attempt: 1, worker: "w1", outputBytes: 4 },
       { index: 2, number: 3, entry: "sleep", state: "running", attempt: 1, worker: "w1" },
@@ -57,18 +57,18 @@ describe("laboro tasks", () => {
   });
 
   it("filters by state, worker and entry, sorts, limits, and prints a selector for other verbs", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1" });
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1" });
     const recipe = {
       kind: "command",
       argv: ["printf '%*s\\n' {} x; test {} != 30"],
       shell: true,
       placeholders: true,
     } as const;
-    const job = await shop.client.submit({ recipe: { ...recipe }, entries: ["10", "30", "20", "5", "30"] });
+    const job = await setup.client.submit({ recipe: { ...recipe }, entries: ["10", "30", "20", "5", "30"] });
     await job.wait();
     const ids = async (...args: string[]): Promise<string> =>
-      (await shop.laboro(["tasks", "1", "--ids", ...args])).stdout;
+      (await setup.laboro(["tasks", "1", "--ids", ...args])).stdout;
     expect(await ids()).toBe("1.1-5\n");
     expect(await ids("--state", "failed")).toBe("1.2,5\n");
     expect(await ids("--entry", "?0")).toBe("1.1-3,5\n");
@@ -76,71 +76,73 @@ describe("laboro tasks", () => {
     expect(await ids("--entry", "3")).toBe("");
     expect(await ids("--entry", "3*", "--worker", "w1")).toBe("1.2,5\n");
     expect(await ids("--worker", "other")).toBe("");
-    const sorted = await shop.laboro(["tasks", "1", "--sort", "output", "--limit", "3", "--json"]);
+    const sorted = await setup.laboro(["tasks", "1", "--sort", "output", "--limit", "3", "--json"]);
     expect(JSON.parse(sorted.stdout).tasks.map((task: { number: number }) => task.number)).toEqual([2, 5, 3]);
-    const limited = await shop.laboro(["tasks", "1", "--limit", "2"]);
+    const limited = await setup.laboro(["tasks", "1", "--limit", "2"]);
     expect(limited.stdout.trimEnd().split("\n").at(-1)).toBe("and 3 more tasks");
-    const some = await shop.laboro(["tasks", "1", "--entry", "*0", "--limit", "2", "--ids"]);
+    const some = await setup.laboro(["tasks", "1", "--entry", "*0", "--limit", "2", "--ids"]);
     expect(some.stdout).toBe("1.1-2\n");
-    expect((await shop.laboro(["tasks", "1", "--entry", "*0", "--limit", "2"])).stdout).toContain("\nand more tasks\n");
-    expect((await shop.laboro(["tasks", "1", "--worker", "other"])).stdout).toBe("no task of job 1 matches\n");
-    const { stdout } = await shop.laboro(["logs", (await ids("--state", "failed")).trim()]);
+    expect((await setup.laboro(["tasks", "1", "--entry", "*0", "--limit", "2"])).stdout).toContain(
+      "\nand more tasks\n",
+    );
+    expect((await setup.laboro(["tasks", "1", "--worker", "other"])).stdout).toBe("no task of job 1 matches\n");
+    const { stdout } = await setup.laboro(["logs", (await ids("--state", "failed")).trim()]);
     expect(stdout).toBe(`${"x".padStart(30)}\n`.repeat(2));
   });
 
   it("reads no more results than --limit shows, and lets the broker compare entries", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 4 });
+    const setup = await openCliBroker();
+    setup.worker({ slots: 4 });
     const recipe = { kind: "command", argv: ["true", "{}"], placeholders: true } as const;
     const entries = Array.from({ length: 2_500 }, (_, at) => `e${at + 1}`);
-    const job = await shop.client.submit({ recipe, entries });
+    const job = await setup.client.submit({ recipe, entries });
     await job.wait();
     const asked: unknown[] = [];
-    const client = Object.assign(Object.create(shop.client), {
-      ask: (...given: Parameters<typeof shop.client.ask>) => {
+    const client = Object.assign(Object.create(setup.client), {
+      ask: (...given: Parameters<typeof setup.client.ask>) => {
         asked.push(given[1]);
-        return shop.client.ask(...given);
+        return setup.client.ask(...given);
       },
     });
     const first = await listTasks(client, await job.info(), { states: ["succeeded"], limit: 3 });
     expect(first.map(({ number }) => number)).toEqual([1, 2, 3]);
     expect(asked).toEqual([{ job: 1, entries: true, state: ["succeeded"], from: 0, limit: 3 }]);
-    expect((await shop.laboro(["tasks", "1", "--limit", "3", "--ids"])).stdout).toBe("1.1-3\n");
-    expect((await shop.laboro(["tasks", "1", "--entry", "e249?", "--ids"])).stdout).toBe("1.2490-2499\n");
-    expect((await shop.laboro(["tasks", "1.2000-2100", "--entry", "*9", "--limit", "2", "--ids"])).stdout).toBe(
+    expect((await setup.laboro(["tasks", "1", "--limit", "3", "--ids"])).stdout).toBe("1.1-3\n");
+    expect((await setup.laboro(["tasks", "1", "--entry", "e249?", "--ids"])).stdout).toBe("1.2490-2499\n");
+    expect((await setup.laboro(["tasks", "1.2000-2100", "--entry", "*9", "--limit", "2", "--ids"])).stdout).toBe(
       "1.2009,2019\n",
     );
-    expect((await shop.laboro(["tasks", "1", "--ids"])).stdout).toBe("1.1-2500\n");
+    expect((await setup.laboro(["tasks", "1", "--ids"])).stdout).toBe("1.1-2500\n");
   });
 
   it("uses the numbers of an array, also in the selector", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1" });
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1" });
     const array = [{ first: 5, last: 11, step: 2 }];
     const recipe = { kind: "command", argv: ["test {} -gt 7"], shell: true, placeholders: true, array } as const;
-    await (await shop.client.submit({ recipe })).wait();
-    expect((await shop.laboro(["tasks", "last", "--state", "failed", "--ids"])).stdout).toBe("1.5-7\n");
-    expect((await shop.laboro(["tasks", "last.7-9", "--ids", "--state", "succeeded"])).stdout).toBe("1.9\n");
+    await (await setup.client.submit({ recipe })).wait();
+    expect((await setup.laboro(["tasks", "last", "--state", "failed", "--ids"])).stdout).toBe("1.5-7\n");
+    expect((await setup.laboro(["tasks", "last.7-9", "--ids", "--state", "succeeded"])).stdout).toBe("1.9\n");
   });
 
   it("shows the CPU time of a task, and of all tasks together", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1" });
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1" });
     const busy = { kind: "command", argv: ["i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"], shell: true } as const;
-    await (await shop.client.submit({ recipe: busy, count: 2 })).wait();
-    const { tasks } = JSON.parse((await shop.laboro(["tasks", "last", "--json", "--sort", "cpu"])).stdout);
+    await (await setup.client.submit({ recipe: busy, count: 2 })).wait();
+    const { tasks } = JSON.parse((await setup.laboro(["tasks", "last", "--json", "--sort", "cpu"])).stdout);
     const [first, second] = tasks.map(({ cpuMs }: { cpuMs: number }) => cpuMs);
     expect(second).toBeGreaterThan(0);
     expect(first).toBeGreaterThanOrEqual(second);
-    expect((await shop.laboro(["tasks", "last"])).stdout).toMatch(/DURATION +CPU( +MEMORY)?\n/);
-    expect((await shop.client.ask("usage", { job: 1 })).cpuMs).toBe(first + second);
-    expect((await shop.laboro(["status", "last"])).stdout).toMatch(/^used: \S+ run time, \S+ CPU/m);
+    expect((await setup.laboro(["tasks", "last"])).stdout).toMatch(/DURATION +CPU( +MEMORY)?\n/);
+    expect((await setup.client.ask("usage", { job: 1 })).cpuMs).toBe(first + second);
+    expect((await setup.laboro(["status", "last"])).stdout).toMatch(/^used: \S+ run time, \S+ CPU/m);
   });
 
   it("refuses bad values with the option, the value and what there is", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     const said = async (...args: string[]): Promise<[number | null, string]> => {
-      const { code, stderr } = await shop.laboro(["tasks", ...args]);
+      const { code, stderr } = await setup.laboro(["tasks", ...args]);
       return [code, stderr];
     };
     expect(await said("last", "--state", "faild")).toEqual([2, expect.stringContaining('no state "faild"')]);

@@ -4,15 +4,15 @@ import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
-import { openCliShop, sh, steady } from "./support/cli.js";
+import { openCliBroker, sh, steady } from "./support/cli.js";
 
 describe("laboro wait", () => {
   it("exits 0 when all have succeeded", async () => {
-    const shop = await openCliShop();
-    shop.worker();
-    await shop.client.submit({ recipe: sh("sleep 0.2"), count: 3 });
-    await shop.client.submit({ recipe: TRUE });
-    const { code, stdout, stderr } = await shop.laboro(["wait", "1-2"]);
+    const setup = await openCliBroker();
+    setup.worker();
+    await setup.client.submit({ recipe: sh("sleep 0.2"), count: 3 });
+    await setup.client.submit({ recipe: TRUE });
+    const { code, stdout, stderr } = await setup.laboro(["wait", "1-2"]);
     expect([code, stderr]).toEqual([0, ""]);
     expect(steady(stdout)).toMatchInlineSnapshot(`
       "job 1 succeeded: 3 succeeded, in TIME
@@ -21,15 +21,15 @@ describe("laboro wait", () => {
   });
 
   it("shows its progress on a terminal, with rate and remaining time, and removes it at the end", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 1 });
-    const open = (task: number): void => writeFileSync(join(shop.dir, `open${task}`), "");
+    const setup = await openCliBroker();
+    setup.worker({ slots: 1 });
+    const open = (task: number): void => writeFileSync(join(setup.dir, `open${task}`), "");
     const waits = sh("until [ -e open$LABORO_TASK ]; do sleep 0.02; done");
-    await shop.client.submit({ recipe: { ...waits, dir: shop.dir }, count: 3 });
+    await setup.client.submit({ recipe: { ...waits, dir: setup.dir }, count: 3 });
     open(1);
-    await until("one has ended", async () => (await shop.client.job(1).info()).counters.succeeded === 1);
+    await until("one has ended", async () => (await setup.client.job(1).info()).counters.succeeded === 1);
     let shown = (): string => "";
-    const waiting = shop.laboro(["wait", "last"], {
+    const waiting = setup.laboro(["wait", "last"], {
       columns: 100,
       started: (_, stdout) => {
         shown = stdout;
@@ -44,10 +44,10 @@ describe("laboro wait", () => {
   });
 
   it("exits 1 when some have failed, and says which, up to ten", async () => {
-    const shop = await openCliShop();
-    shop.worker({ name: "w1", slots: 1 });
-    await shop.client.submit({ recipe: sh("test $LABORO_TASK -gt 12 || exit 4"), count: 14 });
-    const { code, stdout } = await shop.laboro(["wait", "last"]);
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1", slots: 1 });
+    await setup.client.submit({ recipe: sh("test $LABORO_TASK -gt 12 || exit 4"), count: 14 });
+    const { code, stdout } = await setup.laboro(["wait", "last"]);
     expect(code).toBe(1);
     expect(steady(stdout)).toMatchInlineSnapshot(`
       "1.1 failed: exit code 4, after TIME on w1
@@ -63,30 +63,30 @@ describe("laboro wait", () => {
       and 2 more tasks failed
       job 1 failed: 2 succeeded, 12 failed, in TIME"
     `);
-    const json = await shop.laboro(["wait", "last", "--json"]);
+    const json = await setup.laboro(["wait", "last", "--json"]);
     expect(json.code).toBe(1);
     expect(JSON.parse(json.stdout)).toMatchObject({ jobs: [{ id: 1, state: "failed" }] });
   });
 
   it("exits 1 when a job was cancelled, with the reason", async () => {
-    const shop = await openCliShop();
-    const job = await shop.client.submit({ recipe: TRUE, count: 3 });
+    const setup = await openCliBroker();
+    const job = await setup.client.submit({ recipe: TRUE, count: 3 });
     await job.cancel(undefined, "not needed");
-    const { code, stdout } = await shop.laboro(["wait", "1"]);
+    const { code, stdout } = await setup.laboro(["wait", "1"]);
     expect(code).toBe(1);
     expect(steady(stdout)).toMatchInlineSnapshot(`"job 1 cancelled: 3 cancelled, in TIME (not needed)"`);
   });
 
   it("for all waits for none where none is open", async () => {
-    const shop = await openCliShop();
-    const said = await shop.laboro(["wait", "all"]);
+    const setup = await openCliBroker();
+    const said = await setup.laboro(["wait", "all"]);
     expect(said).toEqual({ code: 0, stdout: "", stderr: "laboro: there is no open job to wait for\n" });
   });
 
   it("gives up at its timeout", async () => {
-    const shop = await openCliShop();
-    await shop.client.submit({ recipe: TRUE });
-    expect(await shop.laboro(["wait", "last", "--timeout", "300ms"])).toMatchInlineSnapshot(`
+    const setup = await openCliBroker();
+    await setup.client.submit({ recipe: TRUE });
+    expect(await setup.laboro(["wait", "last", "--timeout", "300ms"])).toMatchInlineSnapshot(`
       {
         "code": 1,
         "stderr": "laboro: job 1 has not ended within 300ms; laboro status 1 says how far it is (LABORO_DEADLINE)
@@ -97,15 +97,15 @@ describe("laboro wait", () => {
   });
 
   it("goes on over a restart of the broker", async () => {
-    const shop = await openCliShop();
-    await shop.client.submit({ recipe: TRUE });
-    const port = Number(new URL(shop.broker.url).port);
-    const waited = shop.laboro(["wait", "last"]);
-    await until("it waits", () => shop.broker.core.jobs.endWatchers.size > 0);
-    await shop.broker.stop();
-    const again = await startBroker({ dir: shop.data, port });
+    const setup = await openCliBroker();
+    await setup.client.submit({ recipe: TRUE });
+    const port = Number(new URL(setup.broker.url).port);
+    const waited = setup.laboro(["wait", "last"]);
+    await until("it waits", () => setup.broker.core.jobs.endWatchers.size > 0);
+    await setup.broker.stop();
+    const again = await startBroker({ dir: setup.data, port });
     try {
-      shop.worker();
+      setup.worker();
       const { code, stdout } = await waited;
       expect([code, steady(stdout)]).toEqual([0, "job 1 succeeded: 1 succeeded, in TIME"]);
     } finally {
@@ -114,10 +114,10 @@ describe("laboro wait", () => {
   });
 
   it("is interrupted with exit code 130", async () => {
-    const shop = await openCliShop();
-    await shop.client.submit({ recipe: TRUE });
-    const watched = shop.broker.core.jobs.endWatchers;
-    const { code } = await shop.laboro(["wait", "last"], {
+    const setup = await openCliBroker();
+    await setup.client.submit({ recipe: TRUE });
+    const watched = setup.broker.core.jobs.endWatchers;
+    const { code } = await setup.laboro(["wait", "last"], {
       started: (child) => void until("it waits", () => watched.size > 0).then(() => child.kill("SIGINT")),
     });
     expect(code).toBe(130);

@@ -11,25 +11,25 @@ import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
 import { proxyTo } from "../support/proxy.js";
 import { NOTHING, TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-import { openShop } from "./shop.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 const portOf = (url: string): number => Number(new URL(url).port);
 
-/** A shop whose client goes through a proxy. */
+/** A setup whose client goes through a proxy. */
 async function proxied() {
-  const shop = await openShop();
-  const proxy = await proxyTo(portOf(shop.broker.url));
+  const setup = await openTestBroker();
+  const proxy = await proxyTo(portOf(setup.broker.url));
   atEnd(() => proxy.close());
-  const client = await connect({ broker: proxy.url, token: shop.broker.token });
+  const client = await connect({ broker: proxy.url, token: setup.broker.token });
   atEnd(() => client.close());
-  return { ...shop, direct: shop.client, client, proxy };
+  return { ...setup, direct: setup.client, client, proxy };
 }
 
 describe("a client without a broker", () => {
   it("rejects at its own deadline, and what has expired is not executed when the broker is back", async () => {
-    const { broker, client, dir, worker } = await openShop();
+    const { broker, client, dir, worker } = await openTestBroker();
     let calls = 0;
     const count = () => {
       calls++;
@@ -54,7 +54,7 @@ describe("a client without a broker", () => {
   });
 
   it("refuses a time that is none", async () => {
-    const { client } = await openShop();
+    const { client } = await openTestBroker();
     for (const timeoutMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, "5" as unknown as number])
       await expect(client.request("x", "", { timeoutMs })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
   });
@@ -62,7 +62,7 @@ describe("a client without a broker", () => {
 
 describe("a signal", () => {
   it("rejects at once with its reason, before and after the message was sent, and is left without listeners", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let aborted = 0;
     const hang = (_body: Uint8Array, { signal }: { signal: AbortSignal }) =>
       new Promise<string>((resolve) => {
@@ -130,7 +130,7 @@ describe("a submission", () => {
   });
 
   it("that is repeated runs once, and the worker gets nothing of the second", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let calls = 0;
     worker({ services: { count: () => void calls++ } });
     const submission = { recipe: { kind: "call", service: "count" }, count: 3, idempotencyKey: "k" } as const;
@@ -164,7 +164,7 @@ describe("a submission", () => {
 });
 
 it("the broker answers what it reads after its deadline with a code", async () => {
-  const { broker } = await openShop();
+  const { broker } = await openTestBroker();
   const answers: ToClient[] = [];
   const link = dial<"client">({
     ...{ from: "client", urls: [broker.url], token: broker.token, onDisconnected: () => {}, onRefused: () => {} },
@@ -203,7 +203,7 @@ import(workerData.entry).then(({ startWorker }) => {
 });`;
 
 it("a request that its worker reads after the deadline is not executed", async () => {
-  const { broker, client } = await openShop();
+  const { broker, client } = await openTestBroker();
   const entry = new URL("../../dist/entries/worker.js", import.meta.url).href;
   const dir = mkdtempSync(join(tmpdir(), "laboro-thread-"));
   atEnd(() => rmSync(dir, { recursive: true, force: true }));

@@ -6,9 +6,9 @@ import type { ToClient } from "../../src/protocols/laboro/messages.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
 import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 import { CuttableBroker } from "./cuttable-broker.js";
-import { openShop } from "./shop.js";
 
 const ECHO = {
   kind: "command",
@@ -24,15 +24,15 @@ const inOrder = (indices: readonly number[]): number[] => [...indices].sort((a, 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
 
 async function openCuttable() {
-  const shop = await openShop();
-  const link = new CuttableBroker(shop.broker);
+  const setup = await openTestBroker();
+  const link = new CuttableBroker(setup.broker);
   const client = await connect({ broker: link });
   atEnd(async () => client.close());
-  return { ...shop, direct: shop.client, client, link };
+  return { ...setup, direct: setup.client, client, link };
 }
 
 it("sends tasks that ended before it, although the job ends while the follow begins", async () => {
-  const { client, worker, broker } = await openShop();
+  const { client, worker, broker } = await openTestBroker();
   let finish = (): void => {};
   const finished = new Promise<void>((resolve) => {
     finish = resolve;
@@ -61,15 +61,15 @@ it("sends tasks that ended before it, although the job ends while the follow beg
 
 describe.each(["sockets", "memory"])("a job that is followed over %s", (way) => {
   const open = async () => {
-    const shop = await openShop();
-    if (way === "sockets") return shop;
-    const client = await connect({ broker: shop.broker });
+    const setup = await openTestBroker();
+    if (way === "sockets") return setup;
+    const client = await connect({ broker: setup.broker });
     atEnd(async () => client.close());
     const worker = (): void => {
-      const started = startWorker({ broker: shop.broker, slots: 2, services: NOTHING });
+      const started = startWorker({ broker: setup.broker, slots: 2, services: NOTHING });
       atEnd(() => started.stop({ graceMs: 0 }));
     };
-    return { ...shop, client, worker };
+    return { ...setup, client, worker };
   };
 
   it("gives each task as it ends, with its number and its small output, then ends", async () => {

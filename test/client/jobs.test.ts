@@ -2,14 +2,14 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-import { openShop, resultsOf } from "./shop.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
 describe("a job", () => {
   it("runs its commands and keeps exit code, output and errors of each task apart", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const job = await client.submit({
       recipe: sh('echo "out $LABORO_TASK"; echo "err" >&2; exit $((LABORO_TASK - 1))'),
@@ -28,7 +28,7 @@ describe("a job", () => {
   });
 
   it("puts entries into its arguments as they are, whatever is in them", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const entries = ["a b", "it's", "$(echo no)", "line\nbreak", "-n", "", Uint8Array.of(0xff, 0xfe)];
     const job = await client.submit({
@@ -44,7 +44,7 @@ describe("a job", () => {
   });
 
   it("quotes entries in a line for the shell", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const recipe = {
       kind: "command" as const,
@@ -58,7 +58,7 @@ describe("a job", () => {
   });
 
   it("has its own directory, environment and input", async () => {
-    const { client, worker, dir } = await openShop();
+    const { client, worker, dir } = await openTestBroker();
     worker();
     const recipe = {
       ...sh('pwd; echo "$COLOUR"; cat'),
@@ -72,7 +72,7 @@ describe("a job", () => {
   });
 
   it("ships a script to the worker", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const recipe = {
       kind: "script" as const,
@@ -86,7 +86,7 @@ describe("a job", () => {
   });
 
   it("says why a command could not be started", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const missing = await client.submit({ recipe: { kind: "command", argv: ["no-such-program"] } });
     const nowhere = await client.submit({ recipe: { ...sh("true"), dir: "/no/such/folder" } });
@@ -96,7 +96,7 @@ describe("a job", () => {
   });
 
   it("is tried again after a failure, on its retries, and keeps each attempt's output", async () => {
-    const { client, worker, dir } = await openShop({ settings: { retryBackoffMs: 20 } });
+    const { client, worker, dir } = await openTestBroker({ settings: { retryBackoffMs: 20 } });
     worker();
     const job = await client.submit({
       recipe: { ...sh('echo "attempt $LABORO_ATTEMPT"; test "$LABORO_ATTEMPT" = 3'), dir },
@@ -112,7 +112,7 @@ describe("a job", () => {
   });
 
   it("is stopped at its time limit, which counts as a failure", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, timeLimitMs: 500 });
     expect(await job.wait()).toBe("failed");
@@ -120,7 +120,7 @@ describe("a job", () => {
   });
 
   it("can be held and released", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const job = await client.submit({ recipe: TRUE, count: 5, held: true });
     expect(await job.explain(0)).toBe("its job is held");
@@ -129,7 +129,7 @@ describe("a job", () => {
   });
 
   it("is cancelled: what runs is stopped, what waits never starts", async () => {
-    const { client, worker, dir } = await openShop();
+    const { client, worker, dir } = await openTestBroker();
     worker();
     const job = await client.submit({
       recipe: { ...sh('touch "started.$LABORO_TASK"; exec sleep 60'), dir },
@@ -149,7 +149,7 @@ describe("a job", () => {
   });
 
   it("is cancelled in part", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: CALL_NOTHING, count: 100 });
     await job.cancel([{ first: 10, last: 19 }]);
     worker({ services: NOTHING });
@@ -159,7 +159,7 @@ describe("a job", () => {
   });
 
   it("waits for another to succeed, and goes with it when it fails", async () => {
-    const { client, worker, dir } = await openShop();
+    const { client, worker, dir } = await openTestBroker();
     const first = await client.submit({ recipe: { ...sh("echo first >> order"), dir } });
     const second = await client.submit({ recipe: { ...sh("echo second >> order"), dir }, after: [{ job: first.id }] });
     const bad = await client.submit({ recipe: sh("exit 1") });
@@ -173,7 +173,7 @@ describe("a job", () => {
   });
 
   it("gives up once too many of its tasks have failed", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1 });
     const job = await client.submit({ recipe: sh("exit 1"), count: 1_000, maxFails: 3 });
     expect(await job.wait()).toBe("failed");
@@ -185,7 +185,7 @@ describe("a job", () => {
   });
 
   it("of a million tasks is one row, and its last results are found by page", async () => {
-    const { client } = await openShop();
+    const { client } = await openTestBroker();
     const job = await client.submit({ recipe: TRUE, count: 1_000_000 });
     expect((await job.info()).count).toBe(1_000_000);
     expect(await job.explain(999_999)).toBe("no worker is connected");
@@ -194,7 +194,7 @@ describe("a job", () => {
   });
 
   it("keeps head and tail of more output than its cap", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const job = await client.submit({ recipe: sh("seq 1 100000"), outputCap: 10_000 });
     expect(await job.wait()).toBe("succeeded");
@@ -209,7 +209,7 @@ describe("a job", () => {
   });
 
   it("with large entries reaches a worker no faster than it reads, beside others, and its connection holds", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const recipe = { kind: "call", service: "size" } as const;
     const sizes = [34_000_000, 34_000_000, 1];
     // All at once: the client's connection holds as well.

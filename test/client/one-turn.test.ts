@@ -3,13 +3,13 @@ import { expect, it, vi } from "vitest";
 import { defineTask } from "../../src/entries/client.js";
 import { ClientSession } from "../../src/protocols/laboro/broker/client-session.js";
 import { atEnd } from "../support/at-end.js";
-import { openShop } from "./shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 const work = defineTask<number, number>("work");
 const COUNT = 200;
 
 it("200 jobs added in one turn are one frame and one commit, each with an answer of its own", async () => {
-  const { broker, client } = await openShop();
+  const { broker, client } = await openTestBroker();
   const frames = vi.spyOn(ClientSession.prototype, "onMessages");
   atEnd(() => frames.mockRestore());
   const commits = vi.spyOn(broker.core.store, "commit");

@@ -8,8 +8,8 @@ import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd, openOnce } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-import { openShop } from "./shop.js";
 
 /** Resolves when so many connections to this port were closed at once. */
 async function refuseConnections(port: number, count: number): Promise<void> {
@@ -23,7 +23,7 @@ async function refuseConnections(port: number, count: number): Promise<void> {
 }
 
 describe("bad input", () => {
-  const shop = openOnce(() => openShop());
+  const setup = openOnce(() => openTestBroker());
   it.each([
     ["no recipe", {}, "recipe"],
     ["an unknown recipe", { recipe: { kind: "dance" } }, "recipe.kind"],
@@ -39,7 +39,7 @@ describe("bad input", () => {
     ["an unknown option", { recipe: TRUE, colour: "red" }, "colour"],
     ["a job to wait for that is not there", { recipe: TRUE, after: [{ job: 77 }] }, "77"],
   ])("is refused with what was expected: %s", async (_what, submission, named) => {
-    const { client } = shop();
+    const { client } = setup();
     const error = await client.submit(submission as unknown as Submission).catch((cause: unknown) => cause);
     expect(error).toMatchObject({ code: expect.stringMatching(/^LABORO_(BAD_INPUT|NO_SUCH_JOB)$/) });
     expect(String(error)).toContain(named);
@@ -47,7 +47,7 @@ describe("bad input", () => {
   });
 
   it("names the operations there are when one is asked for that is not", async () => {
-    const { client } = await openShop();
+    const { client } = await openTestBroker();
     await expect(client.ask("dance" as "status", {})).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",
       message: expect.stringContaining("submit"),
@@ -57,7 +57,7 @@ describe("bad input", () => {
   });
 
   it("comes too late for a job that has ended", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const job = await client.submit({ recipe: TRUE });
     await job.wait();
@@ -68,7 +68,7 @@ describe("bad input", () => {
 
 describe("a wrong token", () => {
   it("rejects what waits until client or worker is ready", async () => {
-    const { broker, dir, client, worker } = await openShop();
+    const { broker, dir, client, worker } = await openTestBroker();
     const bad = { code: "LABORO_BAD_TOKEN" };
     const refused = startWorker({ broker: broker.url, token: "guess" });
     atEnd(() => refused.stop({ graceMs: 0 }));
@@ -95,7 +95,7 @@ describe("startWorker", () => {
 
 describe("a broker", () => {
   it("does not let in who has no token", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openTestBroker();
     await expect(connect({ broker: broker.url, token: "guess" })).rejects.toMatchObject({ code: "LABORO_BAD_TOKEN" });
     const refused = await new Promise((resolve) => {
       const worker = startWorker({
@@ -108,7 +108,7 @@ describe("a broker", () => {
   });
 
   it("is not started on a data directory or a port that is in use", async () => {
-    const { broker, dir } = await openShop();
+    const { broker, dir } = await openTestBroker();
     await expect(startBroker({ dir: `${dir}/data`, port: 0 })).rejects.toMatchObject({ code: "LABORO_DATA_IN_USE" });
     const { port } = new URL(broker.url);
     await expect(startBroker({ dir: `${dir}/other`, port: Number(port) })).rejects.toMatchObject({
@@ -122,7 +122,7 @@ describe("a broker", () => {
   });
 
   it("is waited for by a client that fails fast at its start alone, when it comes back", async () => {
-    const { broker, dir } = await openShop();
+    const { broker, dir } = await openTestBroker();
     const { url, token } = broker;
     const client = await connect({ broker: url, token, failFast: true });
     atEnd(async () => client.close());
@@ -143,7 +143,7 @@ describe("a broker", () => {
   });
 
   it("goes on where it was when it is started again, and its worker with it", async () => {
-    const { broker, client, dir, worker } = await openShop();
+    const { broker, client, dir, worker } = await openTestBroker();
     const { port } = new URL(broker.url);
     worker();
     const before = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.5"] } });
@@ -165,7 +165,7 @@ describe("a broker", () => {
 
 describe("a worker", () => {
   it("that stops in order gives its tasks back, at no cost to them", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const first = worker({ slots: 1, name: "first" });
     const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.3"] }, crashLimit: 1 });
     await until("it runs", async () => (await job.explain(0)) === "it runs on first");
@@ -176,7 +176,7 @@ describe("a worker", () => {
   });
 
   it("that is asked to stop ends what it runs first", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let stopped = false;
     const only = worker({ onStopped: () => (stopped = true) });
     const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.3"] } });

@@ -1,18 +1,18 @@
 import { describe, expect, it } from "vitest";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-import { openShop, resultsOf } from "./shop.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 
 describe("a request", () => {
   it("is answered by a worker that offers the service", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ services: { shout: (body) => text(body).toUpperCase() } });
     expect(text(await client.request("shout", "hello"))).toBe("HELLO");
   });
 
   it("waits for a worker that comes later, or for a service that is offered later", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const early = client.request("late", "x");
     const late = worker();
     late.handle("late", (body) => `${text(body)}!`);
@@ -20,7 +20,7 @@ describe("a request", () => {
   });
 
   it("carries the service's own words when it fails", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({
       services: {
         never: () => {
@@ -34,7 +34,7 @@ describe("a request", () => {
   });
 
   it("is refused at its deadline, and its handler hears that nobody waits", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let aborted = false;
     const slow = (_body: Uint8Array, { signal }: { signal: AbortSignal }): Promise<string> =>
       new Promise((resolve) => {
@@ -50,14 +50,14 @@ describe("a request", () => {
   });
 
   it("is refused at once when as many wait as the broker keeps", async () => {
-    const { client } = await openShop({ settings: { maxWaitingRequests: 2 } });
+    const { client } = await openTestBroker({ settings: { maxWaitingRequests: 2 } });
     const waiting = [client.request("none", "", { timeoutMs: 500 }), client.request("none", "", { timeoutMs: 500 })];
     await expect(client.request("none")).rejects.toMatchObject({ code: "LABORO_QUEUE_FULL" });
     for (const one of waiting) await expect(one).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
   });
 
   it("is refused when its worker is lost, or answered by another where it may be done twice", async () => {
-    const { client, worker, broker } = await openShop();
+    const { client, worker, broker } = await openTestBroker();
     let begun = 0;
     const hang = (): Promise<string> => {
       begun++;
@@ -77,7 +77,7 @@ describe("a request", () => {
   });
 
   it("goes to the worker that was used longest ago", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     for (const name of ["a", "b", "c"]) worker({ name, services: { who: () => name } });
     await until("all have joined", async () => (await client.workers()).length === 3);
     const answers: string[] = [];
@@ -88,14 +88,14 @@ describe("a request", () => {
   });
 
   it("passes a large body through untouched", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ services: { echo: (body) => body } });
     const body = Buffer.alloc(5_000_000, "0123456789abcdef");
     expect(Buffer.from(await client.request("echo", body)).equals(body)).toBe(true);
   });
 
   it("can be made durable as a batch of calls", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: { kind: "call", service: "double" }, entries: ["1", "2", "x"] });
     worker({
       services: {

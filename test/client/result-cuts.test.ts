@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { connect, defineTask } from "../../src/entries/client.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { CuttableBroker } from "./cuttable-broker.js";
-import { openShop } from "./shop.js";
 
 const large = defineTask<number, string>("large");
 
 describe("job.result and job.results", () => {
   it("come through, wherever the link is cut", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     worker().handle(large, (n) => "x".repeat(n));
     // Too large to come with the end of its task: it is read after that.
     const job = await client.add(large, 100_000);
@@ -34,7 +34,7 @@ describe("job.result and job.results", () => {
   });
 
   it("end where the client is closed", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const job = await client.add(large, 1);
     const other = await connect({ broker });
     const result = other.job(job.id, large).result();

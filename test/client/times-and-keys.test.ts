@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-import { openShop, resultsOf } from "./shop.js";
 
 const HOUR_MS = 3_600_000;
 
 describe("a delayed job", () => {
   it("starts when its time has come, and says until then when that is", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const job = await client.submit({ recipe: TRUE, count: 2, delayMs: 300 });
     const before = await job.info();
@@ -19,7 +19,7 @@ describe("a delayed job", () => {
   });
 
   it("is not in the memory of the broker while it waits", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     await client.submit({ recipe: TRUE, delayMs: HOUR_MS });
     await client.submit({ recipe: TRUE, at: Date.now() + HOUR_MS });
     expect(broker.core.state.jobs.size).toBe(0);
@@ -28,7 +28,7 @@ describe("a delayed job", () => {
   });
 
   it("takes a time as a date, a text with a zone or a number, and starts at once where that has passed", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const later = new Date("2126-12-24T17:00:00Z");
     for (const at of [later, "2126-12-24T18:00+01:00", later.getTime()]) {
       const job = await client.submit({ recipe: TRUE, at });
@@ -46,7 +46,7 @@ describe("a delayed job", () => {
   });
 
   it("can be held, cancelled and waited for, also by another job", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const cancelled = await client.submit({ recipe: TRUE, delayMs: HOUR_MS });
     const after = await client.submit({ recipe: TRUE, after: [{ job: cancelled.id, any: true }] });
@@ -67,7 +67,7 @@ describe("a delayed job", () => {
 
 describe("a key", () => {
   it("belongs to one job at a time", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: TRUE, key: "k" });
     const again = await client.submit({ recipe: TRUE, key: "k" });
     expect([job.existed, again.existed, again.id]).toEqual([false, true, job.id]);
@@ -84,7 +84,7 @@ describe("a key", () => {
   });
 
   it("is taken from a job that runs, which is ended", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const recipe = { kind: "command", argv: ["sleep", "600"] } as const;
     const running = await client.submit({ recipe, key: "k" });
@@ -96,7 +96,7 @@ describe("a key", () => {
   });
 
   it("makes one job of many submissions at once", async () => {
-    const { client } = await openShop();
+    const { client } = await openTestBroker();
     const jobs = await Promise.all(Array.from({ length: 500 }, () => client.submit({ recipe: TRUE, key: "k" })));
     expect(new Set(jobs.map(({ id }) => id)).size).toBe(1);
     expect(jobs.filter(({ existed }) => !existed)).toHaveLength(1);
@@ -106,7 +106,7 @@ describe("a key", () => {
 
 describe("a retry policy", () => {
   it("decides by the exit code of a command", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker();
     const recipe = { kind: "command", argv: ["/bin/sh", "-c", "exit {}"], placeholders: true } as const;
     const retry = { waitMs: 1, factor: 1, on: [75, 137], never: [137] };

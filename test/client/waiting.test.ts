@@ -12,8 +12,8 @@ import {
 import { startWorker } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-import { openShop } from "./shop.js";
 
 const work = defineTask<number, number>("work");
 
@@ -49,7 +49,7 @@ const callsOf = (client: Client, job: JobHandle<number>): Calls => ({
 
 describe("every call of a client", () => {
   it("rejects in time where no broker answers, at once where its signal is aborted, and a time that is none", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     const calls = callsOf(client, await client.add(work, 1));
     await broker.stop();
     await expect(client.ask("overview", {}, { timeoutMs: 1_000 })).rejects.toThrow();
@@ -93,7 +93,7 @@ describe("connect, ready and a worker's ready", () => {
 
 describe("remove()", () => {
   it("removes a job that has ended, with its results, and no other", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker().handle(work, (n) => n);
     const kept = await client.add(work, 1);
     const job = await client.add(work, 2, { held: true });
@@ -109,7 +109,7 @@ describe("remove()", () => {
 
 describe("events()", () => {
   it("begin after a given one, and are those of one job", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker().handle(work, (n) => n);
     const read = async (options: EventOptions, last: number): Promise<string[]> => {
       const kinds: string[] = [];
@@ -129,7 +129,7 @@ describe("events()", () => {
   });
 
   it("go on after a restart of the broker, and say that some may be missing", async () => {
-    const { broker, client, dir, worker } = await openShop();
+    const { broker, client, dir, worker } = await openTestBroker();
     worker().handle(work, (n) => n);
     const seen: BrokerEvent[] = [];
     const stopped = new AbortController();

@@ -66,7 +66,7 @@ describe("max-fails", () => {
     expect(broker.at("a")).toEqual(["1.0"]);
   });
 
-  it("is not overrun by what workers have in stock", () => {
+  it("is not overrun by what workers have prefetched", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 2, canPrefetch: true });
     broker.submit({ count: 1_000, maxFails: 3 });
@@ -134,7 +134,7 @@ describe("a halt rule", () => {
     expect(broker.job(2).reason).toBe("2 tasks ended, which halts the job");
   });
 
-  it("is not overrun by what workers have in stock", () => {
+  it("is not overrun by what workers have prefetched", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 1, canPrefetch: true });
     broker.submit({ count: 1_000, halt: { on: "success", count: 4 } });

@@ -177,7 +177,7 @@ describe("a worker that comes back", () => {
     expect(broker.at("a")).toEqual(["1.0"]);
   });
 
-  it("to a broker that was started anew has its grace counted from the start", () => {
+  it("to a broker that was started again has its grace counted from the start", () => {
     const broker = new Workbench();
     broker.join("a");
     broker.submit();

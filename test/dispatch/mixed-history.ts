@@ -12,7 +12,7 @@ export class MixedHistory {
   /** Requests at workers, as those see it. */
   readonly #atWorkers = new Map<number, string>();
   #heard = 0;
-  #lives = 0;
+  #sessions = 0;
   #lastEnds: [string, string, number][] = [];
 
   constructor(wishes: readonly WorkerWish[], standing = false) {
@@ -51,7 +51,7 @@ export class MixedHistory {
         if (broker.world.jobs.size < 9) broker.submit({ priority: 3 });
         return;
       case "join":
-        this.#join(name, step.anew);
+        this.#join(name, step.again);
         return;
       case "away":
       case "leave":
@@ -143,11 +143,11 @@ export class MixedHistory {
     }
   }
 
-  #join(name: string, anew: boolean): void {
+  #join(name: string, again: boolean): void {
     const { broker } = this;
     this.#loseCalls(name);
     const wish = this.#wishes[Number(name.slice(1))] ?? {};
-    if (anew) broker.held.delete(name);
+    if (again) broker.held.delete(name);
     const held = broker.at(name).map((task) => {
       const [of, index] = task.split(".").map(Number);
       const at = index ?? 0;
@@ -155,7 +155,9 @@ export class MixedHistory {
     });
     // What the worker had is in its list; what it is handed in the same step comes on top.
     const before = new Map(broker.held.get(name));
-    const session = anew ? ++this.#lives : (broker.state.workers.get(WorkerId(name))?.profile.session ?? ++this.#lives);
+    const session = again
+      ? ++this.#sessions
+      : (broker.state.workers.get(WorkerId(name))?.profile.session ?? ++this.#sessions);
     const { drop } = broker.join(name, { ...wish, session: SessionId(String(session)) }, held);
     for (const { job: of, first, attempt } of drop) {
       const task = `${of}.${first}`;
@@ -214,7 +216,7 @@ export class MixedHistory {
       for (let at = 0; at < this.#wishes.length; at++) {
         const name = `w${at}`;
         const known = broker.state.workers.get(WorkerId(name));
-        if (known?.connected !== true || known.draining) this.take({ kind: "join", at, anew: true });
+        if (known?.connected !== true || known.draining) this.take({ kind: "join", at, again: true });
         else this.take({ kind: "slots", at, slots: known.mostSlots });
         this.take({ kind: "finish", at, many: 99, code: 0 });
       }

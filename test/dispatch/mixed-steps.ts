@@ -47,7 +47,7 @@ const job = fc.record({
 const step = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("submit" as const), job }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("single" as const), at: nat }) },
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant("join" as const), at: nat, anew: fc.boolean() }) },
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant("join" as const), at: nat, again: fc.boolean() }) },
   {
     weight: 1,
     arbitrary: fc.record({ kind: fc.constantFrom("away" as const, "leave" as const, "drain" as const), at: nat }),

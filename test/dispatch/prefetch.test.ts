@@ -22,7 +22,7 @@ function obey(broker: Workbench, name: string): string[] {
   return asked;
 }
 
-describe("stock", () => {
+describe("prefetched tasks", () => {
   it("is about 50 ms of the worker's measured rate", () => {
     const { broker } = warmedUp();
     // Two tasks every 5 ms are 20 in 50 ms.

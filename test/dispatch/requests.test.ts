@@ -102,7 +102,7 @@ describe("a request", () => {
     expect(broker.called).toEqual(["a 1", "b 1"]);
   });
 
-  it("of a worker that joins anew goes to another with room, also if the first no longer offers the service", () => {
+  it("of a worker that joins again goes to another with room, also if the first no longer offers the service", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 2, ...ECHO });
     broker.request("echo", { retry: true });

@@ -512,7 +512,7 @@ export class Simulation {
     this.crashWorker(worker);
   }
 
-  /** kill -9: stock and running tasks die, what was spooled lives. */
+  /** kill -9: prefetched and running tasks die, what was spooled lives. */
   crashWorker(worker: SimWorker): void {
     this.cutWorkerSide(worker);
     worker.session++;

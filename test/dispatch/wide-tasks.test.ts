@@ -172,7 +172,7 @@ describe("a wide task", () => {
     );
   });
 
-  it("is not put into stock, where nothing would keep room for it", () => {
+  it("is not prefetched: there nothing would keep room for it", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 2, canPrefetch: true });
     const wide = broker.submit({ count: 50, slots: 2 });

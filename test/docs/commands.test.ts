@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openCliShop } from "../cli/support/cli.js";
+import { openCliBroker } from "../cli/support/cli.js";
 import { REPOSITORY } from "../support/launched.js";
 
 const GUIDES = join(REPOSITORY, "docs", "guide");
@@ -32,15 +32,15 @@ const NEEDS = /LABORO_NO_SUCH_|cannot read|cannot be read|there is no such|no jo
 
 describe("the command lines of", () => {
   it.each(PAGES.filter((page) => commandsOf(page).length > 0))("docs/guide/%s are taken", async (page) => {
-    const shop = await openCliShop();
-    const cwd = join(shop.dir, "here");
+    const setup = await openCliBroker();
+    const cwd = join(setup.dir, "here");
     mkdirSync(cwd);
     for (const name of ["params.txt", "urls.txt", "inputs.txt"])
       writeFileSync(join(cwd, name), Array.from({ length: 300 }, (_, i) => `line ${i}\n`).join(""));
     const refused: string[] = [];
     for (const line of commandsOf(page)) {
       const [verb = "", ...words] = wordsOf(line);
-      const { code, stderr } = await shop.laboro([verb, verb === "run" ? "--dry-run" : "--hold", ...words], { cwd });
+      const { code, stderr } = await setup.laboro([verb, verb === "run" ? "--dry-run" : "--hold", ...words], { cwd });
       if (code !== 0 && !NEEDS.test(stderr)) refused.push(`${line}: ${stderr}`);
     }
     expect(refused).toEqual([]);

@@ -4,10 +4,10 @@ import { cpSync, mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { freePort } from "../support/free-port.js";
 import { LABORO, Launched, REPOSITORY } from "../support/launched.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const run = promisify(execFile);
@@ -30,7 +30,7 @@ async function build(dir: string): Promise<string> {
 
 describe("examples/thumbnails", () => {
   it("passes its own tests", async () => {
-    const { dir } = await openShop();
+    const { dir } = await openTestBroker();
     const env = { PATH: process.env.PATH, HOME: dir };
     const tests = ["--test", "dist/app.test.js"];
     const { stdout } = await run(process.execPath, tests, { cwd: await build(dir), env });
@@ -38,7 +38,7 @@ describe("examples/thumbnails", () => {
   });
 
   it("works as processes of its own, and loses nothing when they are stopped", async () => {
-    const { broker, dir } = await openShop();
+    const { broker, dir } = await openTestBroker();
     const project = await build(dir);
     const port = await freePort();
     const env = { PATH: process.env.PATH, HOME: dir, LABORO_BROKER: broker.joinUrl("admin"), PORT: String(port) };

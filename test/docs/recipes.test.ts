@@ -9,9 +9,9 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { LABORO, REPOSITORY } from "../support/launched.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 interface Recipe {
   readonly title: string;
@@ -201,9 +201,9 @@ describe.each(["recipes", "from-slurm", "from-hyperqueue"])("docs/guide/%s.md", 
     const dir = openFolder({ ...FILES[name], ...recipe.files, ...urls });
     const env: NodeJS.ProcessEnv = {};
     if (page !== "recipes" || WITH_BROKER.has(name)) {
-      const shop = await openShop();
-      shop.worker({ name: "node7", slots: 8, resources: { gpu: 2 } });
-      env.LABORO_DATA = join(shop.dir, "data");
+      const setup = await openTestBroker();
+      setup.worker({ name: "node7", slots: 8, resources: { gpu: 2 } });
+      env.LABORO_DATA = join(setup.dir, "data");
     }
     const { stdout, stderr } = await run(recipe.commands, dir, env);
     expect(steady(stdout), stderr).toBe(steady(recipe.prints));

@@ -2,9 +2,9 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { LABORO, Launched } from "../support/launched.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { projectOf, samplesOf, typeErrorsOf } from "./samples.js";
 
 const GUIDES = ["sdk", "from-bullmq", "from-pg-boss", "from-graphile-worker"].map((name) => `docs/guide/${name}.md`);
@@ -18,7 +18,7 @@ describe.each(GUIDES)("the samples of %s", (page) => {
 
 describe("the first steps of docs/guide/sdk.md", () => {
   it("do what the page says", async () => {
-    const { broker, dir } = await openShop();
+    const { broker, dir } = await openTestBroker();
     const project = join(dir, "project");
     projectOf("docs/guide/sdk.md", project);
     const env = { PATH: process.env.PATH, HOME: dir, LABORO_BROKER: broker.joinUrl("admin") };

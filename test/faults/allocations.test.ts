@@ -2,13 +2,13 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { GroupSite } from "../support/group-site.js";
 import { startPostgres } from "../support/postgres.js";
 import { SeededRandom } from "../support/random.js";
 import { Site } from "../support/site.js";
 import { SlurmStandIn } from "../support/slurm-stand-in.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { sleep, until } from "../support/wait.js";
 
 const TASKS = 500;
@@ -20,7 +20,7 @@ it(
     const slurm = new SlurmStandIn();
     slurm.runJobs();
     const rules = { pollMs: 50, failureMs: 50, unneededMs: 60_000 };
-    const { client, dir } = await openShop({ allocations: { rules }, settings: { closedGraceMs: 200 } });
+    const { client, dir } = await openTestBroker({ allocations: { rules }, settings: { closedGraceMs: 200 } });
     await client.allocators.set("a", {
       ...{ maxWorkers: 4, backlog: 4, timeLimitMs: 3_600_000, idleTimeoutMs: 60_000, dir: join(dir, "files") },
     });

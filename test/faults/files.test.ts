@@ -7,12 +7,12 @@ import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { describeFiles, fetchFiles, submitWithFiles } from "../../src/entries/files.js";
 import { CuttableBroker } from "../client/cuttable-broker.js";
-import { openShop, resultsOf } from "../client/shop.js";
 import { NO_MOUNT } from "../files/scratch.js";
 import { atEnd } from "../support/at-end.js";
 import { LABORO } from "../support/launched.js";
 import { proxyTo } from "../support/proxy.js";
 import { sites } from "../support/site.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 /** Several messages long, and no whole number of them. */
@@ -40,7 +40,7 @@ const newSite = sites();
 
 describe("files of tasks", () => {
   it("arrive byte for byte, wherever the worker's link is cut on their way there and back", async () => {
-    const { dir, broker, client, worker } = await openShop();
+    const { dir, broker, client, worker } = await openTestBroker();
     const bytes = inputIn(dir);
     const proxy = await proxyTo(Number(new URL(broker.url).port));
     atEnd(() => proxy.close());
@@ -68,7 +68,7 @@ describe("files of tasks", () => {
   });
 
   it("arrive byte for byte, wherever the client's link is cut", async () => {
-    const { dir, broker, worker } = await openShop();
+    const { dir, broker, worker } = await openTestBroker();
     const bytes = inputIn(dir);
     worker();
     const back = join(dir, "back");

@@ -19,7 +19,7 @@ import { again, Site } from "../support/site.js";
 import { NO_SSHD } from "../support/sshd.js";
 import { sleep, until } from "../support/wait.js";
 import { openCallers } from "./long-day/callers.js";
-import { BROKERS, type BrokerName, Staff } from "./long-day/staff.js";
+import { BROKERS, type BrokerName, Processes } from "./long-day/processes.js";
 import { type Counts, type Losses, NO_LOSSES, Round } from "./long-day/work.js";
 
 const ROUNDS = FULL ? 8 : 1;
@@ -42,7 +42,7 @@ const COUNTS = scale(
 
 interface Day {
   readonly group: GroupSite;
-  readonly staff: Staff;
+  readonly processes: Processes;
   readonly client: Client;
   readonly random: SeededRandom;
   readonly database: Awaited<ReturnType<typeof startPostgres>>;
@@ -55,16 +55,17 @@ const FAULTS: Readonly<Record<string, (day: Day) => Promise<void>>> = {
     await database.halt("crash");
     await database.resume();
   },
-  "kill -9 of workers": ({ staff }) => staff.killAndStart("first", "fuq-raw", ...(FULL ? ["runner", "scale0"] : [])),
+  "kill -9 of workers": ({ processes }) =>
+    processes.killAndStart("first", "fuq-raw", ...(FULL ? ["runner", "scale0"] : [])),
   "end of a broker in order": async (day) => restart(day, "SIGTERM", oneOf(day, BROKERS)),
-  "connection of ssh cut": async ({ staff }) => staff.cutSsh(),
+  "connection of ssh cut": async ({ processes }) => processes.cutSsh(),
   "kill -9 of all brokers": (day) => restart(day, "SIGKILL", ...BROKERS),
   "database restart": async ({ database }) => {
     await database.halt("orderly");
     await database.resume();
   },
   "kill -9 of two brokers and a worker": async (day) => {
-    await Promise.all([restart(day, "SIGKILL", "a", "b"), day.staff.killAndStart("second", "fuq-v1")]);
+    await Promise.all([restart(day, "SIGKILL", "a", "b"), day.processes.killAndStart("second", "fuq-v1")]);
   },
   "database connections terminated": async ({ database, random }) => {
     for (let round = 0; round < 10; round++) {
@@ -79,9 +80,9 @@ const SHORT = ["kill -9 of a broker", "database crash", "kill -9 of workers", "c
 
 const oneOf = <T>({ random }: Day, all: readonly T[]): T => all[random.between(0, all.length - 1)] as T;
 
-async function restart({ group, staff }: Day, signal: "SIGKILL" | "SIGTERM", ...names: readonly BrokerName[]) {
+async function restart({ group, processes }: Day, signal: "SIGKILL" | "SIGTERM", ...names: readonly BrokerName[]) {
   await Promise.all(names.map((name) => group.brokerNamed(name).end(signal)));
-  await Promise.all(names.map((name) => staff.broker(name)));
+  await Promise.all(names.map((name) => processes.broker(name)));
 }
 
 function shuffled<T>(random: SeededRandom, given: readonly T[]): T[] {
@@ -100,12 +101,12 @@ it(
     const group = await GroupSite.open(new Site(), database, { leaseMs: 3_000, graceMs: 5_000 });
     let left: string[] = [];
     try {
-      const staff = await Staff.open(group);
+      const processes = await Processes.open(group);
       const client = await group.client(...BROKERS);
-      const day = { group, staff, client, random, database };
+      const day = { group, processes, client, random, database };
       await client.ask("limitSet", { name: "api", running: 3 });
       await client.schedules.set("tick", { everyMs: EVERY_MS, job: { recipe: TRUE, tags: ["ours"] } });
-      const callers = await openCallers(group, staff);
+      const callers = await openCallers(group, processes);
       const losses = { ...NO_LOSSES } as { -readonly [Name in keyof Losses]: Losses[Name] };
       const sizes: ReturnType<typeof sizesOf>[] = [];
       try {
@@ -113,7 +114,7 @@ it(
           const names = shuffled(random, FULL ? Object.keys(FAULTS) : SHORT);
           const lost = await oneRound(day, number, names);
           for (const [name, count] of Object.entries(lost)) losses[name as keyof Losses] += count;
-          sizes.push(sizesOf(staff));
+          sizes.push(sizesOf(processes));
           if (FULL) console.log(`round ${number} (${names.join(", ")}): ${JSON.stringify([lost, sizes.at(-1)])}`);
         }
       } finally {
@@ -142,7 +143,7 @@ it(
 );
 
 async function oneRound(day: Day, number: number, faults: readonly string[]): Promise<Losses> {
-  const round = await Round.begin(day.group, day.staff, day.client, COUNTS, number);
+  const round = await Round.begin(day.group, day.processes, day.client, COUNTS, number);
   for (const [i, name] of faults.entries()) {
     const share = (COUNTS.batch * (i + 1)) / (faults.length + 2);
     await until(`${share} tasks have been started`, () => round.log.count >= share, DEADLINE_MS);
@@ -154,9 +155,9 @@ async function oneRound(day: Day, number: number, faults: readonly string[]): Pr
 }
 
 /** Of the processes that live all day. */
-function sizesOf(staff: Staff): Readonly<Record<string, { memory: number; descriptors: number }>> {
+function sizesOf(processes: Processes): Readonly<Record<string, { memory: number; descriptors: number }>> {
   return Object.fromEntries(
-    staff.processes.map(({ name, pid }) => [
+    processes.processes.map(({ name, pid }) => [
       `${name} (${pid})`,
       { memory: Math.round(memoryOf(pid).now), descriptors: fs.readdirSync(`/proc/${pid}/fd`).length },
     ]),
@@ -174,7 +175,7 @@ function expectFlat(sizes: readonly ReturnType<typeof sizesOf>[]): void {
 }
 
 /** In the database, and in the folders of the workers. */
-async function expectNothingLeft({ group, staff, client }: Day): Promise<void> {
+async function expectNothingLeft({ group, processes, client }: Day): Promise<void> {
   expect((await client.ask("limits", {})).limits).toMatchObject([{ name: "api", used: { running: 0 }, waiting: 0 }]);
   await until("no job is open", async () => (await client.jobs({ state: ["open"] })).jobs.length === 0);
   await again(() => client.ask("clean", {}));
@@ -187,9 +188,9 @@ async function expectNothingLeft({ group, staff, client }: Day): Promise<void> {
   } finally {
     await sql.end();
   }
-  await staff.leave();
+  await processes.leave();
   // 130: the runner's own word for an end by a signal.
-  for (const one of staff.processes)
+  for (const one of processes.processes)
     expect([one.name, one.exitCode]).toEqual([one.name, one.name === "worker runner" ? 130 : 0]);
   for (const name of BROKERS) {
     await group.brokerNamed(name).end("SIGTERM");

@@ -4,22 +4,22 @@ import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { bytes, defineTask, type TaskHandler } from "../../src/entries/task.js";
 import { startWorker, type TaskEndInfo } from "../../src/entries/worker.js";
-import { openCliShop } from "../cli/support/cli.js";
-import { openShop } from "../client/shop.js";
+import { openCliBroker } from "../cli/support/cli.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const work = defineTask<number, number>("work");
 
 describe("worker.handle", () => {
   it("takes a handler as a module exports it, too", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const squares: TaskHandler = work.handler((n) => n * n);
     worker({ slots: 2 }).handle(squares, { concurrency: 1 });
     expect(await (await client.add(work, 12)).result()).toBe(144);
   });
 
   it("offers a task at any moment of the worker's start", async () => {
-    const { broker, client } = await openShop();
+    const { broker, client } = await openTestBroker();
     for (let turns = 0; turns < 8; turns++) {
       const task = defineTask<number, number>(`after-${turns}`);
       const worker = startWorker({ broker });
@@ -41,7 +41,7 @@ describe("worker.handle", () => {
     ["a name that is too long", ["x".repeat(1025), () => ""]],
     ["no calls at a time", [work, () => 1, { concurrency: 0 }]],
   ])("refuses %s, and what is offered stays", async (_what, given) => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker();
     one.handle(work, (n) => n + 1);
     const handle = one.handle as (...given: unknown[]) => void;
@@ -52,7 +52,7 @@ describe("worker.handle", () => {
   });
 
   it("handles one task of a module, in threads of its own", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const module = new URL("./tasks.mjs", import.meta.url);
     const one = worker({ slots: 2 });
     const double = defineTask<number, { doubled: number }>("double");
@@ -65,7 +65,7 @@ describe("worker.handle", () => {
   });
 
   it.each(["inline", "in a thread"])("tells a handler %s why its signal is aborted", async (where) => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const reason = defineTask<string, never>("reason");
     const one = worker({ slots: 3, cancelGraceMs: 5_000 });
     const codes: string[] = [];
@@ -96,7 +96,7 @@ describe("worker.handle", () => {
   });
 
   it("reports each end of an attempt, whatever the report throws", async () => {
-    const { client, worker } = await openShop({ settings: { retryBackoffMs: 10 } });
+    const { client, worker } = await openTestBroker({ settings: { retryBackoffMs: 10 } });
     const ends: TaskEndInfo[] = [];
     const onTaskEnded = (end: TaskEndInfo): void => {
       ends.push(end);
@@ -119,7 +119,7 @@ describe("worker.handle", () => {
   });
 
   it("warns where a function blocks its process for longer than a heartbeat, also without a log", async () => {
-    const { client, worker } = await openShop({ heartbeatMs: 100 });
+    const { client, worker } = await openTestBroker({ heartbeatMs: 100 });
     worker().handle(work, (ms) => {
       const end = performance.now() + ms;
       while (performance.now() < end);
@@ -134,18 +134,20 @@ describe("worker.handle", () => {
 
 describe("progress", () => {
   it("is shown by status while the task runs, and its last value arrives before the result", async () => {
-    const shop = await openCliShop();
+    const setup = await openCliBroker();
     let finish = (): void => {};
-    shop.worker({ name: "w" }).handle(work, async (n, { progress }) => {
+    setup.worker({ name: "w" }).handle(work, async (n, { progress }) => {
       progress({ done: 1, of: n });
       await new Promise<void>((resolve) => (finish = resolve));
       for (let done = 2; done <= n; done++) progress({ done, of: n });
       return n;
     });
     const seen: unknown[] = [];
-    shop.broker.core.events.onAdded((event) => seen.push(event.kind === "task-progress" ? event.progress : event.kind));
-    const job = await shop.client.add(work, 1_000);
-    const shown = async (): Promise<string> => (await shop.laboro(["status", String(job.id)])).stdout;
+    setup.broker.core.events.onAdded((event) =>
+      seen.push(event.kind === "task-progress" ? event.progress : event.kind),
+    );
+    const job = await setup.client.add(work, 1_000);
+    const shown = async (): Promise<string> => (await setup.laboro(["status", String(job.id)])).stdout;
     await until("it is shown", async () => (await shown()).includes('{"done":1,"of":1000}'));
     expect(await shown()).toMatch(/TASK +WORKER +STATE +PROGRESS\n/);
     finish();
@@ -158,7 +160,7 @@ describe("progress", () => {
 
 describe("client.call", () => {
   it("asks any service that speaks JSON, and refuses an answer that is none", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker();
     one.handle("json", (body) => JSON.stringify({ got: JSON.parse(body.toString()) }));
     one.handle("text", () => "no JSON");
@@ -168,7 +170,7 @@ describe("client.call", () => {
   });
 
   it("sends and returns bytes as they are, none as well", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const echo = defineTask("echo", { input: bytes, output: bytes });
     worker().handle(echo, (body) => body);
     for (const given of [Buffer.alloc(0), Buffer.from([0, 255, 10])]) {
@@ -178,7 +180,7 @@ describe("client.call", () => {
   });
 
   it("knows nothing from a line that was logged: the result of a handler that returns nothing is undefined", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker().handle(defineTask("quiet"), (_input, { log }) => log("a line"));
     expect(await (await client.add(defineTask("quiet"), 1)).result()).toBeUndefined();
   });

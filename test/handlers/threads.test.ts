@@ -5,8 +5,8 @@ import { describe, expect, it } from "vitest";
 import { type BrokerEvent, bytes, defineTask, type TaskFailed } from "../../src/entries/client.js";
 import type { ThreadOptions, Worker, WorkerOptions } from "../../src/entries/worker.js";
 import { ownBytes } from "../../src/worker/threads/index.js";
-import { openShop, resultsOf, type Shop } from "../client/shop.js";
 import { isRunning } from "../support/process-table.js";
+import { openTestBroker, resultsOf, type TestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const MODULE = new URL("./tasks.mjs", import.meta.url);
@@ -25,11 +25,11 @@ const sum = defineTask<null, number>("sum");
 async function threads(
   options: Partial<WorkerOptions> = {},
   more: ThreadOptions = {},
-): Promise<Shop & { started: Worker }> {
-  const shop = await openShop({ heartbeatMs: 100 });
-  const started = shop.worker({ cancelGraceMs: 100, ...options });
+): Promise<TestBroker & { started: Worker }> {
+  const setup = await openTestBroker({ heartbeatMs: 100 });
+  const started = setup.worker({ cancelGraceMs: 100, ...options });
   await started.handle(MODULE, more);
-  return { ...shop, started };
+  return { ...setup, started };
 }
 
 describe.each([
@@ -152,7 +152,7 @@ describe("a module with handlers", () => {
   });
 
   it("is refused where it cannot be loaded or exports none", async () => {
-    const { worker, dir } = await openShop();
+    const { worker, dir } = await openTestBroker();
     const started = worker();
     await expect(started.handle(new URL("./missing.mjs", import.meta.url))).rejects.toThrow(/missing/);
     await expect(started.handle(new URL("data:text/javascript,export const a = 1"))).rejects.toThrow(/no handler/);
@@ -166,7 +166,7 @@ describe("a module with handlers", () => {
   });
 
   it.each([{}, { memoryMb: 128 }])("is refused where it does not load in time: %j", async (more) => {
-    const { worker } = await openShop();
+    const { worker } = await openTestBroker();
     const endless = new URL("data:text/javascript,setInterval(() => {}, 1000); await new Promise(() => {})");
     await expect(worker().handle(endless, { loadTimeoutMs: 200, ...more })).rejects.toMatchObject({
       ...{ code: "LABORO_DEADLINE", message: expect.stringMatching(/has not loaded within 200 ms/) },

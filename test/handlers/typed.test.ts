@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
 import { defineTask, json, NoRetry, RetryAfter, type TaskOutcome } from "../../src/entries/task.js";
-import { openShop, resultsOf } from "../client/shop.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const thumb = defineTask("thumb", {
@@ -14,7 +14,7 @@ const work = defineTask<number, { square: number }>("work");
 
 describe("a typed task", () => {
   it("has the types of its schemas: of what is given, of what the handler gets, of the result", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker();
     one.handle(thumb, (input) => {
       expectTypeOf(input).toEqualTypeOf<{ file: string; width: number }>();
@@ -38,7 +38,7 @@ describe("a typed task", () => {
     ["valibot", v.object({ n: v.pipe(v.number(), v.integer()) })],
     ["arktype", type({ n: "number.integer" })],
   ])("is checked by a schema of %s when it is added, and again before the handler", async (_library, input) => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const task = defineTask("checked", { input, output: json<number>() });
     let calls = 0;
     worker().handle(task, ({ n }) => {
@@ -63,7 +63,7 @@ describe("a typed task", () => {
   });
 
   it("keeps its result apart from its output", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker().handle(work, (n, { log }) => {
       log("squaring", n);
       return { square: n * n };
@@ -80,7 +80,7 @@ describe("a typed task", () => {
     ["text", "hello", '"hello"'],
     ["a value of 100 kB", "x".repeat(100_000), `"${"x".repeat(100_000)}"`],
   ])("returns %s", async (_what, value, text) => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const task = defineTask<null, unknown>("any");
     worker().handle(task, () => value);
     const job = await client.add(task, null);
@@ -95,14 +95,14 @@ describe("a typed task", () => {
     ["is a function", () => () => 1, /^LABORO_BAD_REPLY: task odd.*function/],
     ["is too large", () => "x".repeat(2 ** 20), /^LABORO_BODY_TOO_LARGE: .*odd has 1048578 bytes.* 1048576/],
   ])("fails alone, with a code, where its result %s", async (_what, handler: () => unknown, message) => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker().handle(defineTask<null, unknown>("odd"), handler);
     const job = await client.add(defineTask<null, unknown>("odd"), null);
     await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message });
   });
 
   it("yields results as tasks end, to the end of the job", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const finish = new Map<number, () => void>();
     worker({ slots: 3 }).handle(work, async (n) => {
       await new Promise<void>((resolve) => finish.set(n, resolve));
@@ -123,7 +123,7 @@ describe("a typed task", () => {
   });
 
   it("is waited for in any number of jobs at a time", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 8 }).handle(work, (n) => ({ square: n * n }));
     const numbers = Array.from({ length: 1_000 }, (_, n) => n);
     const jobs = await Promise.all(numbers.map((n) => client.add(work, n, { held: true })));
@@ -133,7 +133,7 @@ describe("a typed task", () => {
   });
 
   it("runs at most `concurrency` at a time", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let running = 0;
     let most = 0;
     worker({ slots: 4 }).handle(
@@ -153,7 +153,7 @@ describe("a typed task", () => {
 
 describe("retries of a handler", () => {
   it("end with NoRetry, and wait as long as RetryAfter says", async () => {
-    const { client, worker } = await openShop({ settings: { retryBackoffMs: 60_000 } });
+    const { client, worker } = await openTestBroker({ settings: { retryBackoffMs: 60_000 } });
     const begun: number[] = [];
     worker().handle(work, (n, { attempt }) => {
       begun.push(attempt);
@@ -168,7 +168,7 @@ describe("retries of a handler", () => {
   });
 
   it("wait a hundred years at most, which every store holds", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker().handle(work, () => {
       throw new RetryAfter(1e300);
     });
@@ -183,7 +183,7 @@ describe("a job that comes after others", () => {
   const total = defineTask<null, number>("total");
 
   it("reads their results, whatever their number and size", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker({ slots: 4 });
     const part = defineTask<number, string>("part");
     one.handle(part, (n) => "x".repeat(n));
@@ -203,7 +203,7 @@ describe("a job that comes after others", () => {
   });
 
   it("fails with the reason where one of them fails, or decides itself", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker({ slots: 4 });
     one.handle(work, async (n) => {
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -240,7 +240,7 @@ describe("a job that comes after others", () => {
   });
 
   it("gets the results of the jobs of one task, each with the type of that task", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker({ slots: 4 });
     const name = defineTask<string, string>("name");
     one.handle(work, (n) => ({ square: n * n }));
@@ -261,7 +261,7 @@ describe("a job that comes after others", () => {
   });
 
   it("of which one task comes after one of each other job fails with the reason of that one", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker({ slots: 4 });
     one.handle(work, (n) => {
       if (n > 0) throw new RangeError(`no square of ${n}`);
@@ -277,7 +277,7 @@ describe("a job that comes after others", () => {
   });
 
   it("cannot read the results of jobs that it did not come after", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const one = worker();
     one.handle(work, () => ({ square: 1 }));
     one.handle(total, async (_input, { results }) => {

@@ -17,7 +17,7 @@ describe("error codes", () => {
     expect(advised.sort()).toEqual(Object.keys(ERROR_CODES).sort());
   });
 
-  it("keep their code when they pass through, and get one of ours when they had none", () => {
+  it("keep their code when they pass through, and get one of laboro's when they had none", () => {
     const known = new LaboroError("LABORO_DEADLINE", "too late");
     expect(asLaboroError(known)).toBe(known);
     expect(asLaboroError(new TypeError("x is not a function"))).toMatchObject({

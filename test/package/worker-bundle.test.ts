@@ -8,9 +8,9 @@ import { describe, expect, it } from "vitest";
 import { packageVersion, workerBundle } from "../../src/base/package.js";
 import { defineTask } from "../../src/entries/client.js";
 import { sh } from "../cli/support/cli.js";
-import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { Launched } from "../support/launched.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 /** A handler file without an import, as a bundler makes it. */
 const HANDLERS = 'export const triple = { task: { name: "triple" }, run: async (n) => ({ tripled: 3 * n }) };\n';
@@ -53,8 +53,8 @@ describe("the worker bundle", () => {
   });
 
   it.each([[], ["--handler-memory", "64M"]])("runs commands and handlers of a broker %s %s", async (...options) => {
-    const { broker, client, dir: shopDir } = await openShop();
-    const join_ = join(shopDir, "join");
+    const { broker, client, dir: setupDir } = await openTestBroker();
+    const join_ = join(setupDir, "join");
     writeFileSync(join_, broker.url.replace("://", `://${broker.token}@`), { mode: 0o600 });
     const { dir, worker } = launchCopy([
       "--join",

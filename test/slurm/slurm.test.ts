@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { AllocationRules } from "../../src/broker/alloc/decide.js";
 import type { Client, JobHandle } from "../../src/entries/client.js";
-import { openShop, type Shop } from "../client/shop.js";
 import { SeededRandom } from "../support/random.js";
+import { openTestBroker, type TestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 import { SlurmSite, whyNoSlurm } from "./slurm-site.js";
 
@@ -27,13 +27,13 @@ if (MISSING !== undefined) console.log(`the tests of Slurm are skipped: ${MISSIN
 async function openSite(
   rules: Partial<AllocationRules> = {},
   lines: readonly string[] = [],
-): Promise<Shop & { readonly slurm: SlurmSite }> {
+): Promise<TestBroker & { readonly slurm: SlurmSite }> {
   const slurm = await SlurmSite.open(lines);
-  const shop = await openShop({ allocations: { rules: { ...FAST, ...rules } }, settings: { graceMs: 3_000 } });
-  return { ...shop, slurm };
+  const setup = await openTestBroker({ allocations: { rules: { ...FAST, ...rules } }, settings: { graceMs: 3_000 } });
+  return { ...setup, slurm };
 }
 
-const add = ({ client, dir }: Pick<Shop, "client" | "dir">, more: object = {}) =>
+const add = ({ client, dir }: Pick<TestBroker, "client" | "dir">, more: object = {}) =>
   client.allocators.set("a", {
     ...{ maxWorkers: 2, backlog: 2, timeLimitMs: 600_000, idleTimeoutMs: 1_000, dir: join(dir, "files"), ...more },
   });

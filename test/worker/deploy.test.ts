@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { defineTask } from "../../src/entries/client.js";
 import type { Worker } from "../../src/entries/worker.js";
-import { openShop, resultsOf, type Shop } from "../client/shop.js";
 import { launchWorker } from "../handlers/launch.js";
 import { scaled } from "../support/scale.js";
+import { openTestBroker, resultsOf, type TestBroker } from "../support/test-broker.js";
 
 /** With LABORO_TEST_SCALE=20 these are 20,000, and a worker is replaced every second. */
 const TASKS = 2 * scaled(500);
@@ -25,7 +25,7 @@ interface Replaceable {
 
 const inThisProcess =
   (handle: (worker: Worker) => unknown) =>
-  async ({ worker }: Shop): Promise<Replaceable> => {
+  async ({ worker }: TestBroker): Promise<Replaceable> => {
     const started = worker({ slots: 4 });
     await handle(started);
     await started.ready();
@@ -34,8 +34,8 @@ const inThisProcess =
 
 let launched = 0;
 
-async function launch(shop: Shop): Promise<Replaceable> {
-  const worker = launchWorker(shop, `w${++launched}`, "--handlers", fileURLToPath(MODULE), "--slots", "4");
+async function launch(setup: TestBroker): Promise<Replaceable> {
+  const worker = launchWorker(setup, `w${++launched}`, "--handlers", fileURLToPath(MODULE), "--slots", "4");
   await worker.says("has joined");
   return { stop: () => worker.end("SIGTERM") };
 }
@@ -58,11 +58,11 @@ it.each([
 ])(
   "workers with %s that are replaced one after another call each handler once, and every result is kept",
   async (_how, unitMs, tasks, startIn) => {
-    const shop = await openShop();
-    const { client, dir } = shop;
+    const setup = await openTestBroker();
+    const { client, dir } = setup;
     const calls = join(dir, "calls");
     writeFileSync(calls, "");
-    const start = (): Promise<Replaceable> => startIn(shop);
+    const start = (): Promise<Replaceable> => startIn(setup);
     const workers = [await start(), await start()];
     let ended = false;
     const half = Array.from({ length: tasks / 2 }, (_, to) => ({ to, calls, ms: unitMs * (1 + (to % 7)) }));

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Capacity } from "../../src/worker/capacity.js";
 import { detectResources } from "../../src/worker/machine.js";
-import { openShop } from "../client/shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 /** A machine with these files. */
@@ -50,7 +50,7 @@ describe("what a machine has", () => {
   });
 
   it("is offered by a worker, and taken as a whole by a task that needs all of it", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const detectFrom = machine({ ...NVIDIA, ...MEMORY });
     const one = worker({ name: "one", slots: 4, detect: true, detectFrom, resources: { mem: 100 } });
     await until("it has joined", () => one.joined);

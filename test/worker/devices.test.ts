@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type AcquiredSlot, Capacity, Devices, devicesOf } from "../../src/worker/capacity.js";
-import { openShop } from "../client/shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 const gpusOf = (place: AcquiredSlot): string[] => place.env.LABORO_RESOURCE_GPU?.split(",") ?? [];
 
@@ -68,7 +68,7 @@ describe("devices", () => {
   });
 
   it("are told to the task, and those of others are hidden from it", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 4, resources: { gpu: 2, "fpga-card": 1 } });
     // Long enough that both run at one time.
     const line = 'echo "$CUDA_VISIBLE_DEVICES $LABORO_RESOURCE_GPU $LABORO_RESOURCE_FPGA_CARD"';

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
 import { JobFiles } from "../../src/worker/job-files.js";
-import { openShop } from "../client/shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 const before = process.env.LABORO_BROKER;
 
@@ -15,7 +15,7 @@ afterEach(() => {
 
 it("neither a task nor a service sees the token that the worker was given", async () => {
   process.env.LABORO_BROKER = "http://secret@127.0.0.1:1";
-  const { client, worker } = await openShop();
+  const { client, worker } = await openTestBroker();
   const line = "printenv LABORO_BROKER || echo none";
   worker({ programs: { once: { command: line }, kept: { command: `read x; ${line}`, mode: "lines" } } });
   const job = await client.submit({ recipe: { kind: "command", shell: true, argv: [line] } });

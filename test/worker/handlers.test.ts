@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Handler } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
-import { openShop, resultsOf } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
@@ -13,7 +13,7 @@ const forever: Handler = () => new Promise(() => {});
 
 describe("a handler that never ends", () => {
   it("is settled past its time limit and grace, and its slot is free", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, cancelGraceMs: 50, services: { forever, quick: () => "ok" } });
     const job = await client.submit({ recipe: call("forever"), timeLimitMs: 50 });
     expect(await job.wait()).toBe("failed");
@@ -22,7 +22,7 @@ describe("a handler that never ends", () => {
   });
 
   it("is settled past the grace of a cancel, and its late result is dropped", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let finish: (value: string) => void = () => {};
     const late: Handler = () => new Promise((resolve) => (finish = resolve));
     worker({ slots: 1, cancelGraceMs: 50, services: { late, quick: () => "ok" } });
@@ -37,14 +37,14 @@ describe("a handler that never ends", () => {
   });
 
   it("frees its slot past the grace after its client has given up", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, cancelGraceMs: 50, services: { forever, quick: () => "ok" } });
     await expect(client.request("forever", "", { timeoutMs: 50 })).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
     expect(text(await client.request("quick"))).toBe("ok");
   });
 
   it("does not keep stop() from returning within its grace: the task runs elsewhere, the request is lost", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let begun = 0;
     const hang: Handler = (...given) => {
       begun++;
@@ -72,7 +72,7 @@ describe("what a handler returns", () => {
     ["an array", [1]],
     ["a promise of an object", Promise.resolve({ a: 1 })],
   ])("fails that call alone where it cannot be sent: %s", async (_what, value) => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let finish: (value: string) => void = () => {};
     const slow: Handler = () => new Promise((resolve) => (finish = resolve));
     worker({ services: { odd: returning(value), slow } });
@@ -87,7 +87,7 @@ describe("what a handler returns", () => {
   });
 
   it("is awaited where it is a thenable", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     // biome-ignore lint/suspicious/noThenProperty: a thenable is the subject.
     worker({ services: { lazy: returning({ then: (resolve: (value: string) => void) => resolve("at last") }) } });
     expect(text(await client.request("lazy"))).toBe("at last");
@@ -97,13 +97,13 @@ describe("what a handler returns", () => {
   });
 
   it("fails where it throws what has no text", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ services: { odd: () => Promise.reject(Object.create(null)) } });
     await expect(client.request("odd")).rejects.toMatchObject({ code: "LABORO_SERVICE_FAILED" });
   });
 
   it("is whole, or fails with a code where the job does not keep so much", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ services: { fill: (body) => "x".repeat(Number(text(body))) } });
     const job = await client.submit({ recipe: call("fill"), entries: ["1000", "1001"], outputCap: 1000 });
     expect(await job.wait()).toBe("failed");
@@ -115,7 +115,7 @@ describe("what a handler returns", () => {
 
 describe("stop()", () => {
   it("lets a handler finish, and its result is recorded", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let finish: (value: string) => void = () => {};
     let calls = 0;
     const slow: Handler = () => {
@@ -134,7 +134,7 @@ describe("stop()", () => {
   });
 
   it("stops tasks at once with finish: false, and lets a request be answered within the grace", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let finish: (value: string) => void = () => {};
     let begun = false;
     let aborted = false;
@@ -155,7 +155,7 @@ describe("stop()", () => {
   });
 
   it("records what a handler returns after its abort, within the grace", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     let calls = 0;
     const careful: Handler = (_body, { signal }) => {
       calls++;
@@ -170,7 +170,7 @@ describe("stop()", () => {
   });
 
   it("waits for a broker that comes back within the grace, and delivers the result", async () => {
-    const { broker, client, dir, worker } = await openShop();
+    const { broker, client, dir, worker } = await openTestBroker();
     let finish: (value: string) => void = () => {};
     let calls = 0;
     const slow: Handler = () => {
@@ -192,7 +192,7 @@ describe("stop()", () => {
   });
 
   it("returns at the end of the grace where no broker comes back", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     let finish: (value: string) => void = () => {};
     let calls = 0;
     const slow: Handler = () => {
@@ -208,7 +208,7 @@ describe("stop()", () => {
   });
 
   it("ends a program that ignores SIGTERM within the grace, at work or not", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const command =
       "trap '' TERM; while read line; do case $line in hang) while :; do sleep 0.05; done;; esac; echo $line; done; sleep 60";
     const first = worker({ slots: 2, programs: { stubborn: { command, mode: "lines" } } });

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { StopReason } from "../../src/worker/index.js";
-import { openShop, resultsOf } from "../client/shop.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const sleep = (seconds: number) => ({ kind: "command", argv: ["sleep", String(seconds)] }) as const;
 
 describe("a worker with a lifetime", () => {
   it("stops when it is over, and gives its tasks back at no cost", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: sleep(1.5), crashLimit: 1 });
     let why: StopReason | undefined;
     const first = worker({
@@ -26,7 +26,7 @@ describe("a worker with a lifetime", () => {
   });
 
   it("with a grace takes no more tasks when it is over, and lets those that run end", async () => {
-    const { broker, client, worker } = await openShop();
+    const { broker, client, worker } = await openTestBroker();
     const before = await client.submit({ recipe: sleep(1.5) });
     let why: StopReason | undefined;
     worker({
@@ -44,7 +44,7 @@ describe("a worker with a lifetime", () => {
   });
 
   it("with a grace stops what still runs at its end, at no cost", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: sleep(60), crashLimit: 1 });
     let why: StopReason | undefined;
     worker({
@@ -59,7 +59,7 @@ describe("a worker with a lifetime", () => {
   });
 
   it("lets tasks end on their own only as long as it lasts", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const job = await client.submit({ recipe: sleep(60) });
     const short = worker({ lifetimeMs: 1_000 });
     await until("it has the task", async () => (await client.workers()).some(({ tasks }) => tasks === 1));
@@ -70,7 +70,7 @@ describe("a worker with a lifetime", () => {
   });
 
   it("tells the broker until when it is there", async () => {
-    const { broker, worker } = await openShop();
+    const { broker, worker } = await openTestBroker();
     const timed = worker({ lifetimeMs: 3_600_000 });
     const endless = worker();
     await until("both have joined", () => timed.joined && endless.joined);
@@ -82,7 +82,7 @@ describe("a worker with a lifetime", () => {
   });
 
   it("begins no task whose time limit is longer than what is left", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const short = worker({ name: "short", lifetimeMs: 4_000 });
     await until("it has joined", () => short.joined);
     const long = await client.submit({ recipe: sleep(0), timeLimitMs: 60_000 });
@@ -100,7 +100,7 @@ describe("a worker with a lifetime", () => {
 
 describe("a worker with an idle timeout", () => {
   it("stops when it had nothing for so long, and not while a task or a request runs", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const ended: { why: StopReason; at: number }[] = [];
     const slow = (): Promise<string> => new Promise((resolve) => setTimeout(() => resolve("done"), 900));
     worker({
@@ -119,7 +119,7 @@ describe("a worker with an idle timeout", () => {
   });
 
   it("stops without ever having seen a broker", async () => {
-    const { worker } = await openShop();
+    const { worker } = await openTestBroker();
     let why: StopReason | undefined;
     worker({
       broker: "http://127.0.0.1:1",

@@ -1,14 +1,14 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openShop, resultsOf } from "../client/shop.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 
 const command = (line: string, log: string, dir: string) =>
   ({ kind: "command", argv: [line], shell: true, placeholders: true, log, dir }) as const;
 
 describe("a recipe's log file", () => {
   it("gets both streams of each task, in a file of its own", async () => {
-    const { dir, client, worker } = await openShop();
+    const { dir, client, worker } = await openTestBroker();
     mkdirSync(join(dir, "logs"));
     worker();
     const recipe = command("echo out {#}; echo err {#} >&2", join(dir, "logs", "job_{#}.log"), dir);
@@ -24,7 +24,7 @@ describe("a recipe's log file", () => {
   });
 
   it("is named by the number that a task has in its array", async () => {
-    const { dir, client, worker } = await openShop();
+    const { dir, client, worker } = await openTestBroker();
     worker();
     const recipe = { ...command("echo {#}", "job_{#}.log", dir), array: [{ first: 5, last: 9, step: 2 }] };
     expect(await (await client.submit({ recipe })).wait()).toBe("succeeded");
@@ -34,7 +34,7 @@ describe("a recipe's log file", () => {
   });
 
   it("is never one that was there before, not even for the second try of a task", async () => {
-    const { dir, client, worker } = await openShop({ settings: { retryBackoffMs: 1 } });
+    const { dir, client, worker } = await openTestBroker({ settings: { retryBackoffMs: 1 } });
     writeFileSync(join(dir, "job_1.log"), "earlier");
     worker();
     const job = await client.submit({ recipe: command("echo try; exit 1", "job_{#}.log", dir), retries: 1 });
@@ -46,7 +46,7 @@ describe("a recipe's log file", () => {
   });
 
   it("fails the task, with the reason, where its directory is not there", async () => {
-    const { dir, client, worker } = await openShop();
+    const { dir, client, worker } = await openTestBroker();
     worker();
     const log = join(dir, "nowhere", "job_{#}.log");
     const job = await client.submit({ recipe: command(`touch ${dir}/ran`, log, dir) });

@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 // More recipes than a worker keeps of jobs without tasks.
 const JOBS = 540;
 
 it("a worker with many slots runs as many jobs at once", async () => {
-  const { client, worker } = await openShop();
+  const { client, worker } = await openTestBroker();
   let running = 0;
   let allRun = (): void => {};
   const all = new Promise<void>((resolve) => (allRun = resolve));

@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 import type { Handler } from "../../src/entries/worker.js";
-import { openShop } from "../client/shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 
 it("workers run no more tasks of a job at once than maxRunning, prefetched ones among them", async () => {
-  const { client, worker } = await openShop();
+  const { client, worker } = await openTestBroker();
   let running = 0;
   let most = 0;
   const handler: Handler = async () => {

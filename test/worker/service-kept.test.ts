@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
+import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
@@ -19,7 +19,7 @@ describe("a program that is kept and speaks in lines", () => {
   const lines = { command: LINES, mode: "lines" } as const;
 
   it("answers one request after the other from the same process", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, programs: { lines } });
     const answers: string[] = [];
     for (const word of ["a", "b", "c"]) answers.push(text(await client.request("lines", word)));
@@ -30,7 +30,7 @@ describe("a program that is kept and speaks in lines", () => {
   });
 
   it("has at most one process a slot, and none when the worker has stopped", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const kept = worker({ slots: 2, programs: { lines } });
     const all = await Promise.all(Array.from({ length: 50 }, (_, i) => client.request("lines", String(i))));
     const pids = new Set(all.map((answer) => text(answer).split(" ")[0] ?? ""));
@@ -41,7 +41,7 @@ describe("a program that is kept and speaks in lines", () => {
   });
 
   it("is replaced when it dies, and its request gets what it said last", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, programs: { lines } });
     const [before] = text(await client.request("lines", "x")).split(" ");
     await expect(client.request("lines", "die")).rejects.toMatchObject({ ...failed, message: "I die" });
@@ -50,14 +50,14 @@ describe("a program that is kept and speaks in lines", () => {
   });
 
   it("is replaced when it says more than it was asked, so that no answer goes to another", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, programs: { lines } });
     expect(text(await client.request("lines", "twice"))).toBe("one");
     expect(text(await client.request("lines", "next"))).toMatch(/^\d+ next$/);
   });
 
   it("is replaced when nobody waits for its answer any more", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, programs: { lines } });
     const [pid = ""] = text(await client.request("lines", "x")).split(" ");
     const hung = client.request("lines", "hang", { timeoutMs: 200 });
@@ -67,7 +67,7 @@ describe("a program that is kept and speaks in lines", () => {
   });
 
   it("that cannot be started refuses each request", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, programs: { none: { command: "no-such-program-here", mode: "lines" } } });
     for (let i = 0; i < 3; i++) {
       await expect(client.request("none", "x")).rejects.toMatchObject({ ...failed, message: /not found/ });
@@ -77,7 +77,7 @@ describe("a program that is kept and speaks in lines", () => {
 
 describe("a program that is kept and puts the length first", () => {
   it("passes any bytes", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     // What comes in goes out, head and all.
     worker({ slots: 2, programs: { echo: { command: "cat", mode: "length" } } });
     const body = Buffer.from(Uint8Array.from({ length: 300_000 }, (_, i) => i % 256));
@@ -87,7 +87,7 @@ describe("a program that is kept and puts the length first", () => {
   });
 
   it("is given up when the length is one that nobody can mean", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 1, programs: { odd: { command: "printf 'HTTP/1.1 200 OK'; cat", mode: "length" } } });
     await expect(client.request("odd", "x")).rejects.toMatchObject({ code: expect.stringMatching(/TOO_LARGE|FAILED/) });
   });

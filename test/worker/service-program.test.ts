@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openShop, resultsOf } from "../client/shop.js";
+import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
@@ -9,7 +9,7 @@ const alive = (pid: string): boolean => existsSync(`/proc/${pid.trim()}`);
 
 describe("a program as a service, started for each request", () => {
   it("reads the body and writes the answer", async () => {
-    const { dir, client, worker } = await openShop();
+    const { dir, client, worker } = await openTestBroker();
     worker({
       dir: join(dir, "w"),
       programs: { upper: { command: "tr a-z A-Z" }, who: { command: 'echo "$LABORO_SERVICE"' } },
@@ -22,14 +22,14 @@ describe("a program as a service, started for each request", () => {
   });
 
   it("passes large bodies through untouched", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ programs: { echo: { command: "cat" } } });
     const body = Buffer.alloc(5_000_000, "0123456789abcdef");
     expect(Buffer.from(await client.request("echo", body)).equals(body)).toBe(true);
   });
 
   it("that fails is an error with the end of what it said", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const long = "i=0; while [ $i -lt 400 ]; do echo line $i >&2; i=$((i+1)); done; exit 3";
     worker({
       programs: {
@@ -56,7 +56,7 @@ describe("a program as a service, started for each request", () => {
   });
 
   it("is stopped, with all that it started, when nobody waits any more", async () => {
-    const { dir, client, worker } = await openShop();
+    const { dir, client, worker } = await openTestBroker();
     const pids = join(dir, "pids");
     const command = `sleep 60 & echo $! >${pids}.part; mv ${pids}.part ${pids}; wait`;
     worker({ slots: 1, programs: { slow: { command }, quick: { command: "echo ok" } } });
@@ -71,7 +71,7 @@ describe("a program as a service, started for each request", () => {
   });
 
   it("runs beside tasks, each in shells of its own", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ slots: 2, programs: { upper: { command: "tr a-z A-Z" } } });
     const job = await client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 60 });
     const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => client.request("upper", `x${i}`)));
@@ -80,7 +80,7 @@ describe("a program as a service, started for each request", () => {
   });
 
   it("answers the calls of a job too", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     worker({ programs: { half: { command: "read n; echo $((n / 2)) || exit 1" } } });
     const job = await client.submit({ recipe: { kind: "call", service: "half" }, entries: ["4\n", "10\n", "x y\n"] });
     expect(await job.wait()).toBe("failed");
@@ -89,7 +89,7 @@ describe("a program as a service, started for each request", () => {
   });
 
   it("may end what it is at when the worker stops", async () => {
-    const { client, worker } = await openShop();
+    const { client, worker } = await openTestBroker();
     const stopping = worker({ programs: { slow: { command: "sleep 0.5; echo done" } } });
     await until("it has joined", () => stopping.joined);
     const asked = client.request("slow");

@@ -7,12 +7,12 @@ import { type Client, connect } from "../../../src/entries/client.js";
 import { allocationTag } from "../../../src/model/allocation.js";
 import { startBroker } from "../../../src/server.js";
 import { ask } from "../../api/kit.js";
-import { openShop, resultsOf, type Shop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/free-port.js";
 import { TRUE } from "../../support/recipes.js";
 import { SlurmStandIn } from "../../support/slurm-stand-in.js";
 import { NO_SSHD, openSshd } from "../../support/sshd.js";
+import { openTestBroker, resultsOf, type TestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 
 const FAST: Partial<AllocationRules> = {
@@ -24,14 +24,14 @@ const FAST: Partial<AllocationRules> = {
   maxTroubleMs: 60,
 };
 
-async function openSite(rules: Partial<AllocationRules> = {}): Promise<Shop & { readonly slurm: SlurmStandIn }> {
+async function openSite(rules: Partial<AllocationRules> = {}): Promise<TestBroker & { readonly slurm: SlurmStandIn }> {
   const slurm = new SlurmStandIn();
-  const shop = await openShop({ allocations: { rules: { ...FAST, ...rules } } });
-  return { ...shop, slurm };
+  const setup = await openTestBroker({ allocations: { rules: { ...FAST, ...rules } } });
+  return { ...setup, slurm };
 }
 
-const spec = ({ dir }: Pick<Shop, "dir">) => ({ maxWorkers: 4, timeLimitMs: 3_600_000, dir: join(dir, "files") });
-const add = (shop: Shop, more: object = {}) => shop.client.allocators.set("a", { ...spec(shop), ...more });
+const spec = ({ dir }: Pick<TestBroker, "dir">) => ({ maxWorkers: 4, timeLimitMs: 3_600_000, dir: join(dir, "files") });
+const add = (setup: TestBroker, more: object = {}) => setup.client.allocators.set("a", { ...spec(setup), ...more });
 const work = (client: Client, count = 1, more: object = {}) =>
   client.submit({ recipe: TRUE, count, name: "work", ...more });
 const logOf = async (client: Client): Promise<string[]> =>
@@ -47,9 +47,9 @@ const socketsTo = (url: string): string[] => {
 
 describe("an allocator", () => {
   it("asks while work waits, its worker does the work, and the allocation's end is seen", async () => {
-    const shop = await openSite();
-    const { client, slurm } = shop;
-    const saved = await add(shop, { tags: ["big"], args: ["--partition=debug"] });
+    const setup = await openSite();
+    const { client, slurm } = setup;
+    const saved = await add(setup, { tags: ["big"], args: ["--partition=debug"] });
     expect([saved.state, saved.status]).toEqual(["active", "is ready to ask for an allocation"]);
     const job = await work(client, 1, { tags: ["big"] });
     await until("it asks", () => slurm.jobs.length === 1);
@@ -61,7 +61,7 @@ describe("an allocator", () => {
       async () => (await client.ask("explain", { job: job.id, index: 0 })).reason === explained,
     );
     slurm.set("1", "RUNNING");
-    const worker = shop.worker({ name: "a.1", tags: ["big", allocationTag("a", 1)] });
+    const worker = setup.worker({ name: "a.1", tags: ["big", allocationTag("a", 1)] });
     expect(await job.wait()).toBe("succeeded");
     await until("its worker is shown", async () =>
       (await client.allocators.get("a")).allocations[0]?.workers.includes("a.1"),
@@ -70,7 +70,7 @@ describe("an allocator", () => {
     await worker.stop();
     slurm.set("1", "COMPLETED");
     await logs(client, "ended: COMPLETED");
-    const { text } = await ask(`${shop.broker.url}/metrics`, { token: shop.broker.tokenOf("read") });
+    const { text } = await ask(`${setup.broker.url}/metrics`, { token: setup.broker.tokenOf("read") });
     expect(text.split("\n").filter((line) => line.startsWith("laboro_allocations"))).toEqual([
       'laboro_allocations{allocator="a",state="queued"} 0',
       'laboro_allocations{allocator="a",state="running"} 0',
@@ -90,46 +90,46 @@ describe("an allocator", () => {
   });
 
   it("keeps the token in a file that nobody else can read, and on no command line", async () => {
-    const shop = await openSite();
-    await add(shop);
-    await work(shop.client);
-    await until("it asks", () => shop.slurm.jobs.length === 1);
-    const [{ script } = { script: "" }] = shop.slurm.jobs;
+    const setup = await openSite();
+    await add(setup);
+    await work(setup.client);
+    await until("it asks", () => setup.slurm.jobs.length === 1);
+    const [{ script } = { script: "" }] = setup.slurm.jobs;
     const url = join(script, "..", "..", "join.url");
-    const token = shop.broker.tokenOf("worker") ?? "";
-    expect(readFileSync(url, "utf8")).toBe(`${shop.broker.joinUrl()}\n`);
+    const token = setup.broker.tokenOf("worker") ?? "";
+    expect(readFileSync(url, "utf8")).toBe(`${setup.broker.joinUrl()}\n`);
     expect([statSync(url).mode & 0o777, statSync(join(script, "..")).mode & 0o777]).toEqual([0o600, 0o700]);
     expect(readFileSync(script, "utf8")).not.toContain(token);
-    expect(shop.slurm.calls("sbatch").join()).not.toContain(token);
+    expect(setup.slurm.calls("sbatch").join()).not.toContain(token);
   });
 
   it("cancels what is queued when nothing waits any more", async () => {
-    const shop = await openSite();
-    await add(shop, { backlog: 2 });
-    const job = await work(shop.client, 2);
-    await until("it asks", () => shop.slurm.jobs.length === 2);
+    const setup = await openSite();
+    await add(setup, { backlog: 2 });
+    const job = await work(setup.client, 2);
+    await until("it asks", () => setup.slurm.jobs.length === 2);
     await job.cancel();
-    await until("they are cancelled", () => shop.slurm.jobs.every(({ state }) => state === "CANCELLED"));
-    await logs(shop.client, "cancelled: nothing waits that it could do");
-    await logs(shop.client, "ended: CANCELLED");
+    await until("they are cancelled", () => setup.slurm.jobs.every(({ state }) => state === "CANCELLED"));
+    await logs(setup.client, "cancelled: nothing waits that it could do");
+    await logs(setup.client, "ended: CANCELLED");
   });
 
   it("never asks for what cannot fit, and explain says so", async () => {
-    const shop = await openSite();
-    await add(shop, { slots: 4 });
-    const wide = await work(shop.client, 1, { needs: { slots: 8 } });
-    const long = await work(shop.client, 1, { timeRequestMs: 7_200_000 });
-    await work(shop.client, 1, { held: true });
-    const explain = async (job: number) => (await shop.client.ask("explain", { job, index: 0 })).reason;
+    const setup = await openSite();
+    await add(setup, { slots: 4 });
+    const wide = await work(setup.client, 1, { needs: { slots: 8 } });
+    const long = await work(setup.client, 1, { timeRequestMs: 7_200_000 });
+    await work(setup.client, 1, { held: true });
+    const explain = async (job: number) => (await setup.client.ask("explain", { job, index: 0 })).reason;
     expect(await explain(wide.id)).toContain(
       "allocator a asks for nothing: its workers have 4 slots, and the task needs 8",
     );
     expect(await explain(long.id)).toContain("its workers live for 57m, and the task needs 2h");
-    const dry = await shop.client.allocators.dryRun("a");
+    const dry = await setup.client.allocators.dryRun("a");
     expect([dry.asks, dry.accepted, dry.unfit.map(({ job }) => job)]).toEqual([0, true, [wide.id, long.id]]);
-    const wider = await shop.client.allocators.dryRun("b", { ...spec(shop), slots: 8, backlog: 2 });
+    const wider = await setup.client.allocators.dryRun("b", { ...spec(setup), slots: 8, backlog: 2 });
     expect([wider.asks, wider.unfit.map(({ job }) => job)]).toEqual([1, [long.id]]);
-    expect(shop.slurm.jobs).toEqual([]);
+    expect(setup.slurm.jobs).toEqual([]);
   });
 
   it.each([
@@ -137,23 +137,23 @@ describe("an allocator", () => {
     ["unreachable", "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"],
     ["full", "sbatch: error: Batch job submission failed: Resource temporarily unavailable"],
   ])("goes on by itself after sbatch has failed a few times: %s", async (kind, stderr) => {
-    const shop = await openSite();
-    await add(shop);
-    shop.slurm.answer("sbatch", { stderr, code: 1 });
-    const job = await work(shop.client);
-    await until("it tries again", () => shop.slurm.calls("sbatch").length > 2);
-    await logs(shop.client, `${kind}: ${stderr.slice("sbatch: error: ".length)}`);
+    const setup = await openSite();
+    await add(setup);
+    setup.slurm.answer("sbatch", { stderr, code: 1 });
+    const job = await work(setup.client);
+    await until("it tries again", () => setup.slurm.calls("sbatch").length > 2);
+    await logs(setup.client, `${kind}: ${stderr.slice("sbatch: error: ".length)}`);
     await until("explain says so", async () =>
-      (await shop.client.ask("explain", { job: job.id, index: 0 })).reason.includes("again in"),
+      (await setup.client.ask("explain", { job: job.id, index: 0 })).reason.includes("again in"),
     );
-    shop.slurm.answer("sbatch");
-    await until("it is in the queue", () => shop.slurm.jobs.length === 1);
+    setup.slurm.answer("sbatch");
+    await until("it is in the queue", () => setup.slurm.jobs.length === 1);
   });
 
   it("is paused with the reason after failures, and resumed by hand", async () => {
-    const shop = await openSite();
-    const { client, slurm } = shop;
-    await add(shop);
+    const setup = await openSite();
+    const { client, slurm } = setup;
+    await add(setup);
     slurm.answer("sbatch", { stderr: "sbatch: error: Batch job submission failed: Invalid account", code: 1 });
     await work(client);
     const found = await until("it is paused", async () => {
@@ -168,9 +168,9 @@ describe("an allocator", () => {
   });
 
   it("finds a job again whose answer was lost, by its script", async () => {
-    const shop = await openSite({ lostMs: 60_000 });
-    const { client, slurm } = shop;
-    await add(shop);
+    const setup = await openSite({ lostMs: 60_000 });
+    const { client, slurm } = setup;
+    await add(setup);
     slurm.answer("sbatch", { stderr: "sbatch: error: something new", code: 0 });
     await work(client);
     await logs(client, "lost: sbatch gave no job id");
@@ -181,9 +181,9 @@ describe("an allocator", () => {
   });
 
   it("knows nothing new while squeue fails, asks for nothing meanwhile, and says so once", async () => {
-    const shop = await openSite();
-    const { client, slurm } = shop;
-    await add(shop, { backlog: 3 });
+    const setup = await openSite();
+    const { client, slurm } = setup;
+    await add(setup, { backlog: 3 });
     await work(client);
     await until("it asks", () => slurm.jobs.length === 1);
     slurm.answer("squeue", { stderr: "slurm_load_jobs error: Unable to contact slurm controller", code: 1 });
@@ -200,10 +200,10 @@ describe("an allocator", () => {
   });
 
   it("never says that it is ready while squeue does not answer, and counts no failure", async () => {
-    const shop = await openSite({ troubleMs: 1, maxTroubleMs: 1, pollMs: 200 });
-    const { client, broker, slurm } = shop;
-    await add(shop, { backlog: 3 });
-    await client.allocators.set("b", spec(shop));
+    const setup = await openSite({ troubleMs: 1, maxTroubleMs: 1, pollMs: 200 });
+    const { client, broker, slurm } = setup;
+    await add(setup, { backlog: 3 });
+    await client.allocators.set("b", spec(setup));
     await work(client);
     await until("it asks", () => slurm.jobs.length === 1);
     slurm.answer("squeue", { stderr: "squeue: error: words of another version", code: 1 });
@@ -223,9 +223,9 @@ describe("an allocator", () => {
   });
 
   it("is paused by an operator, changed and removed; what it has in the queue is cancelled", async () => {
-    const shop = await openSite();
-    const { client, slurm } = shop;
-    await add(shop, { backlog: 2 });
+    const setup = await openSite();
+    const { client, slurm } = setup;
+    await add(setup, { backlog: 2 });
     await work(client, 2);
     await until("it asks", () => slurm.jobs.length === 2);
     expect(await client.allocators.pause("a")).toMatchObject({
@@ -234,7 +234,7 @@ describe("an allocator", () => {
       status: "is paused",
     });
     await until("they are cancelled", () => slurm.jobs.every(({ state }) => state === "CANCELLED"));
-    expect(await add(shop, { maxWorkers: 1 })).toMatchObject({ state: "paused", maxWorkers: 1 });
+    expect(await add(setup, { maxWorkers: 1 })).toMatchObject({ state: "paused", maxWorkers: 1 });
     await client.allocators.resume("a");
     const last = await until("it asks", () => slurm.jobs.find(({ state }) => state === "PENDING"));
     await client.allocators.remove("a");
@@ -245,12 +245,12 @@ describe("an allocator", () => {
   });
 
   it("that has nothing left is removed at once, with its files; under its name numbers never come twice", async () => {
-    const shop = await openSite();
-    const { client, slurm } = shop;
-    await add(shop);
+    const setup = await openSite();
+    const { client, slurm } = setup;
+    await add(setup);
     const job = await work(client);
     await until("it asks", () => slurm.jobs.length === 1);
-    const worker = shop.worker({ name: "a.1", tags: [allocationTag("a", 1)] });
+    const worker = setup.worker({ name: "a.1", tags: [allocationTag("a", 1)] });
     slurm.set("1", "RUNNING");
     expect(await job.wait()).toBe("succeeded");
     await logs(client, "joined: ");
@@ -260,7 +260,7 @@ describe("an allocator", () => {
     await client.allocators.remove("a");
     expect([await client.allocators.list(), existsSync(join(slurm.jobs[0]?.script ?? "", ".."))]).toEqual([[], false]);
     await expect(client.allocators.remove("a")).rejects.toMatchObject({ code: "LABORO_NO_SUCH_ALLOCATOR" });
-    await add(shop);
+    await add(setup);
     await work(client);
     await until("it asks", () => slurm.jobs.length === 2);
     expect(slurm.jobs[1]?.script.split("/").at(-2)).toBe("a.2");
@@ -269,16 +269,16 @@ describe("an allocator", () => {
   });
 
   it("that is removed and added again numbers on: allocations of before may still run", async () => {
-    const shop = await openSite();
-    const { client, slurm } = shop;
-    await add(shop);
+    const setup = await openSite();
+    const { client, slurm } = setup;
+    await add(setup);
     await work(client);
     await until("it asks", () => slurm.jobs.length === 1);
     slurm.set("1", "RUNNING");
     await logs(client, "started: job 1 runs");
     await client.allocators.remove("a");
     await until("it is gone", async () => (await client.allocators.list()).length === 0);
-    await add(shop);
+    await add(setup);
     await until("it asks", () => slurm.jobs.length === 2);
     expect(slurm.jobs.map(({ state, script }) => [state, script.split("/").at(-2)])).toEqual([
       ["RUNNING", "a.1"],
@@ -288,7 +288,7 @@ describe("an allocator", () => {
 
   it("survives a restart of the broker: its allocations are the same, and none is asked for twice", async () => {
     const slurm = new SlurmStandIn();
-    const { dir, broker, client } = await openShop({ allocations: { rules: FAST } });
+    const { dir, broker, client } = await openTestBroker({ allocations: { rules: FAST } });
     await client.allocators.set("a", { ...spec({ dir }), backlog: 2 });
     await work(client, 2);
     await until(
@@ -316,13 +316,13 @@ describe("an allocator", () => {
 });
 
 it("bad input is refused with the value, and what to use instead", async () => {
-  const shop = await openSite();
+  const setup = await openSite();
   for (const [given, message] of BAD)
-    await expect(add(shop, given), message).rejects.toMatchObject({
+    await expect(add(setup, given), message).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",
       message: expect.stringContaining(message),
     });
-  expect(await shop.client.allocators.list()).toEqual([]);
+  expect(await setup.client.allocators.list()).toEqual([]);
 });
 
 const BAD: readonly (readonly [object, string])[] = [
@@ -344,16 +344,16 @@ const BAD: readonly (readonly [object, string])[] = [
 
 describe("the worker of an allocation", () => {
   it("has the time that its start has left of the allocation", async () => {
-    const shop = await openSite();
-    shop.slurm.runJobs();
+    const setup = await openSite();
+    setup.slurm.runJobs();
     // One minute, of which the last half is for tasks to end.
-    await add(shop, { timeLimitMs: 60_000, before: "laboro_start=$((laboro_start - 10))" });
-    const job = await work(shop.client);
+    await add(setup, { timeLimitMs: 60_000, before: "laboro_start=$((laboro_start - 10))" });
+    const job = await work(setup.client);
     expect(await job.wait()).toBe("succeeded");
-    const [worker] = [...shop.broker.core.state.workers.values()];
+    const [worker] = [...setup.broker.core.state.workers.values()];
     const left = (worker?.profile.leavesAt ?? 0) - Date.now();
     expect([worker?.profile.name, left > 10_000, left <= 20_000]).toEqual(["a.1", true, true]);
-    const [{ script } = { script: "" }] = shop.slurm.jobs;
+    const [{ script } = { script: "" }] = setup.slurm.jobs;
     expect(readFileSync(script, "utf8")).toContain(" --lifetime-grace 10s ");
   });
 
@@ -380,36 +380,36 @@ describe("the worker of an allocation", () => {
   });
 
   it("tells by joining what its machine has: tasks that need it are asked for from then on", async () => {
-    const shop = await openSite();
-    await add(shop);
-    const heavy = await work(shop.client, 1, { needs: { mem: 1 } });
-    const reason = async () => (await shop.client.ask("explain", { job: heavy.id, index: 0 })).reason;
+    const setup = await openSite();
+    await add(setup);
+    const heavy = await work(setup.client, 1, { needs: { mem: 1 } });
+    const reason = async () => (await setup.client.ask("explain", { job: heavy.id, index: 0 })).reason;
     const unknown = "the task needs 1 mem, and its workers are not known to have any; --resource mem=N says it";
     await until("explain says so", async () => (await reason()).includes(unknown));
-    await work(shop.client);
-    await until("it asks", () => shop.slurm.jobs.length === 1);
-    shop.slurm.set("1", "RUNNING");
-    const worker = shop.worker({ name: "a.1", slots: 1, tags: [allocationTag("a", 1)], resources: { mem: 100 } });
+    await work(setup.client);
+    await until("it asks", () => setup.slurm.jobs.length === 1);
+    setup.slurm.set("1", "RUNNING");
+    const worker = setup.worker({ name: "a.1", slots: 1, tags: [allocationTag("a", 1)], resources: { mem: 100 } });
     expect(await heavy.wait()).toBe("succeeded");
-    await logs(shop.client, "joined: ");
+    await logs(setup.client, "joined: ");
     await worker.stop();
-    shop.slurm.set("1", "COMPLETED");
-    await logs(shop.client, "ended: COMPLETED");
-    await work(shop.client, 1, { needs: { mem: 100 } });
-    await until("it asks again", () => shop.slurm.jobs.length === 2);
-    await work(shop.client, 1, { needs: { mem: 101 } });
-    const { unfit } = await shop.client.ask("allocatorDryRun", { allocator: "a" });
+    setup.slurm.set("1", "COMPLETED");
+    await logs(setup.client, "ended: COMPLETED");
+    await work(setup.client, 1, { needs: { mem: 100 } });
+    await until("it asks again", () => setup.slurm.jobs.length === 2);
+    await work(setup.client, 1, { needs: { mem: 101 } });
+    const { unfit } = await setup.client.ask("allocatorDryRun", { allocator: "a" });
     expect(unfit.map((one) => one.reason)).toEqual(["its workers have 100 mem, and the task needs 101"]);
   });
 
   it("was idle and has ended: new work asks for another one", async () => {
-    const shop = await openSite();
-    shop.slurm.runJobs();
-    await add(shop, { idleTimeoutMs: 1_000 });
+    const setup = await openSite();
+    setup.slurm.runJobs();
+    await add(setup, { idleTimeoutMs: 1_000 });
     for (const number of [1, 2]) {
-      expect(await (await work(shop.client)).wait()).toBe("succeeded");
+      expect(await (await work(setup.client)).wait()).toBe("succeeded");
       await until(`${number} have ended in order`, async () => {
-        const { allocations, failures } = await shop.client.allocators.get("a");
+        const { allocations, failures } = await setup.client.allocators.get("a");
         return (
           allocations.map(({ state, reason }) => `${state} ${reason}`).join() ===
             Array(number).fill("ended COMPLETED").join() && failures === 0
@@ -419,12 +419,12 @@ describe("the worker of an allocation", () => {
   });
 
   it("is not started where its start has left no time, and the log says so", async () => {
-    const shop = await openSite();
-    shop.slurm.runJobs();
-    await add(shop, { timeLimitMs: 60_000, before: "laboro_start=$((laboro_start - 30))" });
-    await work(shop.client);
+    const setup = await openSite();
+    setup.slurm.runJobs();
+    await add(setup, { timeLimitMs: 60_000, before: "laboro_start=$((laboro_start - 30))" });
+    await work(setup.client);
     await logs(
-      shop.client,
+      setup.client,
       "no worker has joined; its output ends with: no time is left for a worker: its start took 30 s",
     );
   });
@@ -436,11 +436,11 @@ describe.skipIf(NO_SSHD !== undefined)(
     it("forward a socket through ssh for each allocation, also two on one node, and again after a cut", async () => {
       const sshd = await openSshd();
       await sshd.machine("login1");
-      const shop = await openSite({ unneededMs: 60_000 });
-      const { client, slurm, broker, dir } = shop;
+      const setup = await openSite({ unneededMs: 60_000 });
+      const { client, slurm, broker, dir } = setup;
       slurm.program("ssh", `exec /usr/bin/${sshd.command} "$@"`);
       slurm.runJobs();
-      expect(await add(shop, { forward: "login1", maxWorkers: 2, backlog: 2 })).not.toHaveProperty("warning");
+      expect(await add(setup, { forward: "login1", maxWorkers: 2, backlog: 2 })).not.toHaveProperty("warning");
       const go = join(dir, "go");
       const line = `echo x >>${join(dir, "began")}; until [ -e ${go} ]; do sleep 0.05; done`;
       const job = await client.submit({ recipe: { kind: "command", argv: [line], shell: true }, count: 2 });

@@ -56,7 +56,7 @@ describe("a broker that is cut off from the store", () => {
     expect((await submitted).id).toBe(1);
   });
 
-  it("until the others take over opens anew, and what its workers run is not run again", async () => {
+  it("until the others take over opens again, and what its workers run is not run again", async () => {
     const { members, world, dir } = await openGroup(2, { leaseMs: LEASE_MS });
     const [a, b] = members as unknown as [Member, Member];
     const worker = a.worker();

@@ -7,9 +7,9 @@ import { type AssignedTask, AssignedTasks } from "../../../src/broker/sessions/a
 import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
 import type { Job } from "../../../src/model/job.js";
 import type { Submission } from "../../../src/model/job-input.js";
-import { openShop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 import { TRUE } from "../../support/recipes.js";
+import { openTestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 
 const ID = WorkerId("anna");
@@ -91,15 +91,15 @@ function sessionAt(core: Core, size = 2): Tasks {
 
 /** A worker with two slots, and a job of three tasks: two of them are assigned. */
 async function openTasks(more: Partial<Submission> = {}) {
-  const shop = await openShop();
-  const { core } = shop.broker;
+  const setup = await openTestBroker();
+  const { core } = setup.broker;
   const tasks = sessionAt(core);
   await tasks.begin();
-  const id = JobId((await shop.client.submit({ recipe: TRUE, count: 3, ...more })).id);
+  const id = JobId((await setup.client.submit({ recipe: TRUE, count: 3, ...more })).id);
   await until("two are assigned", () => tasks.count("unsent") === 2);
   const [a, b, c] = [0, 1, 2].map((index) => `${id}.${index}`);
-  const waiting = async () => (await shop.client.ask("job", { job: id })).counters.waiting;
-  return { ...shop, core, tasks, id, a, b, c, waiting };
+  const waiting = async () => (await setup.client.ask("job", { job: id })).counters.waiting;
+  return { ...setup, core, tasks, id, a, b, c, waiting };
 }
 
 afterEach(() => {

@@ -5,8 +5,8 @@ import { it } from "vitest";
 import { TRUE } from "../../support/recipes.js";
 import { SlurmStandIn } from "../../support/slurm-stand-in.js";
 import { until } from "../../support/wait.js";
+import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
 import { Scene } from "../scene.js";
-import { PATIENCE_MS, Visitor } from "../visitor.js";
 
 export function describeAllocators(browser: () => Browser): void {
   it("are listed with their allocations, paused, resumed and removed", async () => {
@@ -19,9 +19,9 @@ export function describeAllocators(browser: () => Browser): void {
     });
     await scene.client.submit({ recipe: TRUE });
     await until("it asks", () => slurm.jobs.length === 1, PATIENCE_MS);
-    const visitor = await Visitor.come(browser(), scene.broker);
-    const { page } = visitor;
-    await visitor.press("g", "a");
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    const { page } = dashboard;
+    await dashboard.press("g", "a");
     await page.getByRole("row", { name: /short\.1.*queued.*Priority/ }).waitFor();
     const row = page.getByRole("row", { name: /^short (active|paused)/ });
     await row.getByText("has an allocation in the queue (slurm: Priority)").waitFor();
@@ -39,8 +39,8 @@ export function describeAllocators(browser: () => Browser): void {
     await act("Resume");
     await row.getByText("active").waitFor();
     await act("Remove");
-    await visitor.sees("There are no allocators. laboro alloc add makes one.");
-    await visitor.leave();
+    await dashboard.sees("There are no allocators. laboro alloc add makes one.");
+    await dashboard.close();
     await scene.close();
   });
 }

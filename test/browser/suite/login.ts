@@ -14,8 +14,8 @@ import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/free-port.js";
 import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
+import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
 import { Scene } from "../scene.js";
-import { PATIENCE_MS, Visitor } from "../visitor.js";
 
 const KEY = "laboro-session";
 const overview = (page: Page) => page.getByRole("heading", { name: "Overview" });
@@ -67,8 +67,8 @@ export function describeLogin(browser: () => Browser): void {
 
   it("takes the code out of the address, and lasts over a reload and in a second tab", async () => {
     const { code, url } = scene.broker.newLoginLink("admin");
-    const visitor = await Visitor.come(browser(), scene.broker);
-    const { page, context } = visitor;
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    const { page, context } = dashboard;
     await page.goto("about:blank");
     await page.goto(url);
     await overview(page).waitFor();
@@ -85,23 +85,23 @@ export function describeLogin(browser: () => Browser): void {
     expect(await tokenIn(page)).toMatch(/^admin\./);
     expect(await context.cookies()).toEqual([]);
     expect(await page.evaluate("JSON.stringify({ ...localStorage })")).not.toContain("admin.");
-    await visitor.leave();
+    await dashboard.close();
   });
 
   it("gives another server on this machine nothing, and its pages no way to the broker", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
-    const token = await tokenIn(visitor.page);
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    const token = await tokenIn(dashboard.page);
     const other = await openRecorder(scene.broker.url);
     const { code, url } = scene.broker.newLoginLink("admin");
     // From the dashboard by a link, in a tab of its own, and typed.
-    const opened = visitor.context.waitForEvent("page");
-    await visitor.page.evaluate(
+    const opened = dashboard.context.waitForEvent("page");
+    await dashboard.page.evaluate(
       `Object.assign(document.createElement("a"), { href: "${other.url}", target: "_blank", rel: "opener" }).click()`,
     );
     await (await opened).waitForLoadState();
     const reports = (): string[] => other.received.filter((one) => one.startsWith("POST /report"));
     await until("it has tried", () => reports().length === 1, PATIENCE_MS);
-    const typed = await visitor.context.newPage();
+    const typed = await dashboard.context.newPage();
     await typed.goto(url);
     await overview(typed).waitFor();
     await typed.goto(other.url);
@@ -110,12 +110,12 @@ export function describeLogin(browser: () => Browser): void {
     for (const report of reports()) expect(report.split("\n").slice(2)).toEqual(answers);
     const everything = other.received.join("\n");
     for (const secret of [token, code, "cookie", "authorization", "#login"]) expect(everything).not.toContain(secret);
-    visitor.forgive();
-    await visitor.leave();
+    dashboard.forgive();
+    await dashboard.close();
   });
 
   it("is asked for at every address, and is done by a link that is opened in the same tab", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
     const page = await (await browser().newContext()).newPage();
     for (const path of ["/ui/jobs", "/"]) {
       const answer = await page.goto(scene.broker.url + path);
@@ -126,15 +126,15 @@ export function describeLogin(browser: () => Browser): void {
     await page.goto(scene.broker.newLoginLink("read").url);
     await overview(page).waitFor({ timeout: PATIENCE_MS });
     await page.context().close();
-    await visitor.leave();
+    await dashboard.close();
   });
 
   it("fails with a wrong code and with a used one, and says so", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
     const { url } = scene.broker.newLoginLink("admin");
-    await visitor.page.goto("about:blank");
-    await visitor.page.goto(url);
-    await overview(visitor.page).waitFor();
+    await dashboard.page.goto("about:blank");
+    await dashboard.page.goto(url);
+    await overview(dashboard.page).waitFor();
     const context = await browser().newContext();
     for (const link of [url, `${scene.broker.url}/#login=wrong`]) {
       const page = await context.newPage();
@@ -143,44 +143,44 @@ export function describeLogin(browser: () => Browser): void {
       expect(page.url()).toBe(`${scene.broker.url}/`);
     }
     await context.close();
-    await visitor.page.goto("about:blank");
+    await dashboard.page.goto("about:blank");
     // Who is logged in already stays so.
-    await visitor.page.goto(url);
-    await overview(visitor.page).waitFor();
-    visitor.forgive();
-    await visitor.leave();
+    await dashboard.page.goto(url);
+    await overview(dashboard.page).waitFor();
+    dashboard.forgive();
+    await dashboard.close();
   });
 
   it("ends when the session does, under an open page and at the next visit", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
     const past = new BrowserLogin(scene.broker.token, () => Date.now() - SESSION_MS - 1);
     const { token: expired = "" } = past.exchange(past.newCode("admin").code) ?? {};
-    await visitor.page.route("**/api/**", (route) =>
+    await dashboard.page.route("**/api/**", (route) =>
       route.continue({ headers: { ...route.request().headers(), authorization: `Bearer ${expired}` } }),
     );
-    await logIn(visitor.page).waitFor();
-    await visitor.sees("The session has ended");
-    expect(await tokenIn(visitor.page)).toBe("");
-    await visitor.page.unroute("**/api/**");
-    const asked = visitor.asked.length;
-    await visitor.page.evaluate(`sessionStorage.setItem("${KEY}", "${expired}")`);
-    await visitor.page.reload();
-    await visitor.sees("The session has ended");
-    expect(await tokenIn(visitor.page)).toBe("");
-    expect(visitor.asked.slice(asked)).toEqual(["GET /api/v1/permissions"]);
-    visitor.forgive();
-    await visitor.leave();
+    await logIn(dashboard.page).waitFor();
+    await dashboard.sees("The session has ended");
+    expect(await tokenIn(dashboard.page)).toBe("");
+    await dashboard.page.unroute("**/api/**");
+    const asked = dashboard.asked.length;
+    await dashboard.page.evaluate(`sessionStorage.setItem("${KEY}", "${expired}")`);
+    await dashboard.page.reload();
+    await dashboard.sees("The session has ended");
+    expect(await tokenIn(dashboard.page)).toBe("");
+    expect(dashboard.asked.slice(asked)).toEqual(["GET /api/v1/permissions"]);
+    dashboard.forgive();
+    await dashboard.close();
   });
 
   it("looks well, and axe has nothing against it", async () => {
     for (const scheme of ["light", "dark"] as const) {
-      const visitor = await Visitor.come(browser(), scene.broker, { scheme });
-      await visitor.page.evaluate("sessionStorage.clear()");
-      await visitor.page.reload();
-      await logIn(visitor.page).waitFor();
-      await visitor.shoot(`login-${scheme}`);
-      expect(await visitor.faults()).toEqual([]);
-      await visitor.leave();
+      const dashboard = await DashboardPage.open(browser(), scene.broker, { scheme });
+      await dashboard.page.evaluate("sessionStorage.clear()");
+      await dashboard.page.reload();
+      await logIn(dashboard.page).waitFor();
+      await dashboard.shoot(`login-${scheme}`);
+      expect(await dashboard.faults()).toEqual([]);
+      await dashboard.close();
     }
   });
 
@@ -188,18 +188,18 @@ export function describeLogin(browser: () => Browser): void {
     const dir = mkdtempSync(join(tmpdir(), "laboro-login-"));
     atEnd(() => rmSync(dir, { recursive: true, force: true }));
     const first = await startBroker({ dir, port: await freePort() });
-    const visitor = await Visitor.come(browser(), first);
-    await visitor.page.getByRole("link", { name: "Jobs", exact: true }).click();
+    const dashboard = await DashboardPage.open(browser(), first);
+    await dashboard.page.getByRole("link", { name: "Jobs", exact: true }).click();
     await first.stop();
-    await visitor.sees("the broker does not answer");
+    await dashboard.sees("the broker does not answer");
     const second = await startBroker({ dir, port: Number(new URL(first.url).port) });
     atEnd(() => second.stop());
 
     const client = await connect({ broker: second.url, token: second.token });
     await client.submit({ name: "after the restart", recipe: TRUE, held: true });
     client.close();
-    await visitor.sees("after the restart");
-    visitor.forgive();
-    await visitor.leave();
+    await dashboard.sees("after the restart");
+    dashboard.forgive();
+    await dashboard.close();
   });
 }

@@ -3,8 +3,8 @@ import type { Browser } from "playwright-core";
 import { expect, it } from "vitest";
 import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
+import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
 import { Scene } from "../scene.js";
-import { PATIENCE_MS, Visitor } from "../visitor.js";
 
 export function describeSchedules(browser: () => Browser): void {
   it("are listed, run, paused, resumed and removed", async () => {
@@ -13,9 +13,9 @@ export function describeSchedules(browser: () => Browser): void {
     const job = { recipe: { kind: "command", argv: ["./nightly", "--full"] } } as const;
     await client.schedules.set("nightly", { cron: "0 3 * * *", timeZone: "Europe/Prague", overlap: "skip", job });
     await client.schedules.set("poll", { everyMs: 600_000, job: { recipe: TRUE } });
-    const visitor = await Visitor.come(browser(), scene.broker);
-    const { page } = visitor;
-    await visitor.press("g", "t");
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    const { page } = dashboard;
+    await dashboard.press("g", "t");
     const row = page.getByRole("row", { name: /nightly/ });
     await row.getByText("./nightly --full").waitFor();
     const text = (await row.textContent()) ?? "";
@@ -29,33 +29,33 @@ export function describeSchedules(browser: () => Browser): void {
         .click();
     };
     await act("Run");
-    await visitor.sees("a run of nightly is submitted");
+    await dashboard.sees("a run of nightly is submitted");
     await row.getByRole("link", { name: "1" }).waitFor();
     // Its last run has not ended.
     await act("Run");
-    await visitor.sees("schedule nightly: job 1 has not ended, and its overlap rule is skip");
+    await dashboard.sees("schedule nightly: job 1 has not ended, and its overlap rule is skip");
     await act("Pause");
     await row.getByText("paused").waitFor();
     await act("Resume");
     await row.getByText("active").waitFor();
     await act("Remove");
-    await visitor.sees("schedule nightly is removed");
+    await dashboard.sees("schedule nightly is removed");
     await until("one is left", async () => (await client.ask("schedules", {})).schedules.length === 1, PATIENCE_MS);
     expect(await page.getByRole("row", { name: /poll/ }).count()).toBe(1);
-    await visitor.shoot("schedules-one");
-    visitor.forgive();
-    await visitor.leave();
+    await dashboard.shoot("schedules-one");
+    dashboard.forgive();
+    await dashboard.close();
     await scene.close();
   });
 
   it("are only looked at by those who may read", async () => {
     const scene = await Scene.open();
     await scene.client.schedules.set("poll", { everyMs: 600_000, job: { recipe: TRUE } });
-    const visitor = await Visitor.come(browser(), scene.broker, { role: "read" });
-    await visitor.go("/ui/schedules");
-    await visitor.page.getByRole("row", { name: /poll/ }).waitFor();
-    expect(await visitor.page.locator("main button").count()).toBe(0);
-    await visitor.leave();
+    const dashboard = await DashboardPage.open(browser(), scene.broker, { role: "read" });
+    await dashboard.go("/ui/schedules");
+    await dashboard.page.getByRole("row", { name: /poll/ }).waitFor();
+    expect(await dashboard.page.locator("main button").count()).toBe(0);
+    await dashboard.close();
     await scene.close();
   });
 }

@@ -1,4 +1,4 @@
-/** The picture in the README, made anew by `npm run screenshot`: a broker in the middle of a day. */
+/** The picture in the README, made again by `npm run screenshot`: a broker in the middle of a day. */
 import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Browser } from "playwright-core";
@@ -7,9 +7,9 @@ import type { HistoryPoint } from "../../../src/broker/stats/history.js";
 import { REPOSITORY } from "../../support/launched.js";
 import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
-import { joins, profile, quick } from "../crowd.js";
+import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
+import { joins, profile, quick } from "../generated-workers.js";
 import { Scene } from "../scene.js";
-import { PATIENCE_MS, Visitor } from "../visitor.js";
 
 const WANTED = process.env.LABORO_SCREENSHOT;
 const POINTS = 720;
@@ -20,13 +20,13 @@ export function describeScreenshot(browser: () => Browser): void {
   it.runIf(WANTED !== undefined)("the README has a picture of a day", async () => {
     const scene = await Scene.open();
     await inTheMiddleOfADay(scene);
-    const visitor = await Visitor.come(browser(), scene.broker, { width: 1360, height: 850 });
-    await visitor.sees("render frames");
-    await visitor.page.waitForTimeout(1_500);
+    const dashboard = await DashboardPage.open(browser(), scene.broker, { width: 1360, height: 850 });
+    await dashboard.sees("render frames");
+    await dashboard.page.waitForTimeout(1_500);
     const path = join(REPOSITORY, WANTED ?? "");
     mkdirSync(dirname(path), { recursive: true });
-    await visitor.page.screenshot({ path });
-    await visitor.leave();
+    await dashboard.page.screenshot({ path });
+    await dashboard.close();
     await scene.close();
   });
 }

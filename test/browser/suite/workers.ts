@@ -2,8 +2,8 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
+import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
 import { Scene, sh } from "../scene.js";
-import { PATIENCE_MS, Visitor } from "../visitor.js";
 
 export function describeWorkers(browser: () => Browser): void {
   let scene: Scene;
@@ -19,70 +19,70 @@ export function describeWorkers(browser: () => Browser): void {
   afterAll(() => scene?.close());
 
   it("are listed with address, slots, standing and what they run; those with trouble first if asked for", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
-    await visitor.go("/ui/workers");
-    const anna = visitor.page.getByRole("row", { name: /anna/ });
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    await dashboard.go("/ui/workers");
+    const anna = dashboard.page.getByRole("row", { name: /anna/ });
     await anna.getByText(/^2\.1 /).waitFor();
     const text = (await anna.textContent()) ?? "";
     expect(text).toContain("laboro127.0.0.1default");
     expect(text).toContain("1/2");
     expect(text).toContain("gpu 0/2, mem 0 B/4.0 GiB, fast");
-    const carl = visitor.page.getByRole("row", { name: /carl/ });
+    const carl = dashboard.page.getByRole("row", { name: /carl/ });
     await carl.getByText("banned").waitFor();
     expect(await carl.textContent()).toMatch(/0\/1\d /);
-    await visitor.page.getByLabel("Order").selectOption("problems");
-    const first = visitor.page.getByRole("row").nth(1);
+    await dashboard.page.getByLabel("Order").selectOption("problems");
+    const first = dashboard.page.getByRole("row").nth(1);
     await until("carl is first", async () => ((await first.textContent()) ?? "").includes("carl"), PATIENCE_MS);
-    expect(visitor.page.url()).toContain("order=problems");
-    await visitor.page.getByRole("searchbox", { name: "Find workers" }).fill("fast");
-    await visitor.sees("1 of 2 workers");
-    await visitor.leave();
+    expect(dashboard.page.url()).toContain("order=problems");
+    await dashboard.page.getByRole("searchbox", { name: "Find workers" }).fill("fast");
+    await dashboard.sees("1 of 2 workers");
+    await dashboard.close();
   });
 
   it("are chosen by keys and forgiven", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
-    await visitor.go("/ui/workers?order=problems");
-    await visitor.page.getByRole("row", { name: /carl/ }).waitFor();
-    await visitor.page.getByRole("grid", { name: "Workers" }).focus();
-    await visitor.press("ArrowDown", "Enter");
-    const side = visitor.page.getByRole("complementary", { name: "One worker" });
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    await dashboard.go("/ui/workers?order=problems");
+    await dashboard.page.getByRole("row", { name: /carl/ }).waitFor();
+    await dashboard.page.getByRole("grid", { name: "Workers" }).focus();
+    await dashboard.press("ArrowDown", "Enter");
+    const side = dashboard.page.getByRole("complementary", { name: "One worker" });
     await side.getByText(/^0 of 1\d, 0%$/).waitFor();
     await side.getByRole("button", { name: "Forgive" }).click();
-    await visitor.page.getByRole("dialog").getByRole("button", { name: "Forgive worker" }).click();
-    await visitor.sees("carl has good standing again");
+    await dashboard.page.getByRole("dialog").getByRole("button", { name: "Forgive worker" }).click();
+    await dashboard.sees("carl has good standing again");
     const carl = async () => (await scene.client.workers()).find(({ name }) => name === "carl");
     await until("it is good", async () => (await carl())?.standing === "good", PATIENCE_MS);
-    await visitor.leave();
+    await dashboard.close();
   });
 
   it("are drained and stopped, each after a question", async () => {
-    const visitor = await Visitor.come(browser(), scene.broker);
-    await visitor.go("/ui/workers?find=anna");
-    await visitor.page.getByRole("row", { name: /anna/ }).click();
-    const side = visitor.page.getByRole("complementary", { name: "One worker" });
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    await dashboard.go("/ui/workers?find=anna");
+    await dashboard.page.getByRole("row", { name: /anna/ }).click();
+    const side = dashboard.page.getByRole("complementary", { name: "One worker" });
     await side.getByRole("link", { name: "2.1" }).waitFor();
     await side.getByText("long: case 7").waitFor();
     await side.getByText(/^load [\d.]+ on \d+ CPU/).waitFor();
-    await visitor.shoot("worker-light");
+    await dashboard.shoot("worker-light");
     await side.getByRole("button", { name: "Drain" }).click();
-    await visitor.page.getByRole("dialog").getByRole("button", { name: "Drain worker" }).click();
+    await dashboard.page.getByRole("dialog").getByRole("button", { name: "Drain worker" }).click();
     await side.getByText("draining").waitFor();
     const anna = async () => (await scene.client.workers()).find(({ name }) => name === "anna");
     expect((await anna())?.draining).toBe(true);
     await side.getByRole("button", { name: "Undrain" }).click();
-    await visitor.page.getByRole("dialog").getByRole("button", { name: "Undrain worker" }).click();
-    await visitor.sees("anna gets tasks again");
+    await dashboard.page.getByRole("dialog").getByRole("button", { name: "Undrain worker" }).click();
+    await dashboard.sees("anna gets tasks again");
     expect((await anna())?.draining).toBe(false);
-    await visitor.go("/ui/workers?find=carl");
-    await visitor.page.getByRole("row", { name: /carl/ }).click();
+    await dashboard.go("/ui/workers?find=carl");
+    await dashboard.page.getByRole("row", { name: /carl/ }).click();
     await side.getByRole("button", { name: "Stop" }).click();
-    await visitor.page.getByRole("dialog").getByRole("button", { name: "Stop worker" }).click();
-    await visitor.sees("This worker is gone.");
-    await visitor.go("/ui/workers");
-    await visitor.page.getByRole("checkbox", { name: "Choose worker anna" }).check();
-    await visitor.page.getByRole("group", { name: "Chosen workers" }).getByRole("button", { name: "Stop" }).click();
-    await visitor.page.getByRole("dialog").getByRole("button", { name: "Stop 1 worker" }).click();
-    await visitor.sees("1 worker will stop");
-    await visitor.leave();
+    await dashboard.page.getByRole("dialog").getByRole("button", { name: "Stop worker" }).click();
+    await dashboard.sees("This worker is gone.");
+    await dashboard.go("/ui/workers");
+    await dashboard.page.getByRole("checkbox", { name: "Choose worker anna" }).check();
+    await dashboard.page.getByRole("group", { name: "Chosen workers" }).getByRole("button", { name: "Stop" }).click();
+    await dashboard.page.getByRole("dialog").getByRole("button", { name: "Stop 1 worker" }).click();
+    await dashboard.sees("1 worker will stop");
+    await dashboard.close();
   });
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { processesWith } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
-import { openCliShop } from "../support/cli.js";
+import { openCliBroker } from "../support/cli.js";
 import { openPlace, type Place } from "./place.js";
 
 const jobs = async (place: Place): Promise<readonly { state: string; counters: { succeeded: number } }[]> =>
@@ -37,13 +37,13 @@ describe("laboro run, whose output nobody reads any more", () => {
   });
 
   it("stops its tasks at the workers of a broker, too, and gives the slots back", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 2 });
-    const said = await shop.laboro(["run", "--", "yes"], { pipe: "head -n 1" });
+    const setup = await openCliBroker();
+    setup.worker({ slots: 2 });
+    const said = await setup.laboro(["run", "--", "yes"], { pipe: "head -n 1" });
     expect(said).toMatchObject({ code: 141, stdout: "y\n" });
-    expect((await shop.client.job(1).info()).state).toBe("held");
-    expect((await shop.client.ask("running", { job: 1 })).tasks).toEqual([]);
-    expect((await shop.laboro(["run", "echo", "next"])).stdout).toBe("next\n");
+    expect((await setup.client.job(1).info()).state).toBe("held");
+    expect((await setup.client.ask("running", { job: 1 })).tasks).toEqual([]);
+    expect((await setup.laboro(["run", "echo", "next"])).stdout).toBe("next\n");
   });
 
   it("says why it cannot write, and exits 1", async () => {

@@ -1,7 +1,7 @@
 /** Where entries come from, what placeholders make of them, and that they never become code. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { openCliShop } from "../support/cli.js";
+import { openCliBroker } from "../support/cli.js";
 import { openPlace, type Place, type Said } from "./place.js";
 
 function runWith(place: Place, input: string | Uint8Array, ...words: readonly string[]): Promise<Said> {
@@ -99,7 +99,7 @@ describe("placeholders of laboro run", () => {
   });
 
   it("are refused at submission where no value is safe, by run, submit, SDK and REST alike", async () => {
-    const { laboro, client, broker } = await openCliShop();
+    const { laboro, client, broker } = await openCliBroker();
     const refused = "{} at character 11 of the line stands inside backquotes";
     for (const verb of ["run", "submit"]) {
       const { code, stderr } = await laboro([verb, "echo `cat {}`", ":::", "a"]);

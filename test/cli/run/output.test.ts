@@ -1,7 +1,7 @@
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
-import { openCliShop } from "../support/cli.js";
+import { openCliBroker } from "../support/cli.js";
 import { openPlace } from "./place.js";
 
 /** 22.9 MB: more than the 16 MiB that are kept of a task. */
@@ -78,10 +78,10 @@ describe("the output of laboro run", () => {
   });
 
   it("comes whole from a worker elsewhere, over a broker that is named", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 2 });
+    const setup = await openCliBroker();
+    setup.worker({ slots: 2 });
     const run = (...words: string[]) =>
-      shop.laboro(["run", "--output-cap", "1000000", ...words], { pipe: "md5sum", process: true });
+      setup.laboro(["run", "--output-cap", "1000000", ...words], { pipe: "md5sum", process: true });
     const one = await run("--", "seq", "1000000");
     expect(one).toMatchObject({ code: 0, stdout: "8a7095c1c23bfadc311fe6b16d950582  -\n" });
     const two = await run("-k", "--", "seq", ":::", "1000000", "1000000");

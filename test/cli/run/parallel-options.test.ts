@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
-import { openCliShop } from "../support/cli.js";
+import { openCliBroker } from "../support/cli.js";
 import { openPlace } from "./place.js";
 
 const numbers = (count: number): string[] => Array.from({ length: count }, (_, i) => String(i + 1));
@@ -136,9 +136,9 @@ describe("--halt", () => {
     const both = await place.run("--halt", "now,fail=1", "--max-fails", "1", "echo");
     expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining("--max-fails 2 is --halt soon,fail=3") });
     writeFileSync(place.file("job.toml"), '[[task]]\nname = "t"\ncommand = "exit 3"\nhalt = "soon,fail=1"\n');
-    const shop = await openCliShop();
-    expect((await shop.laboro(["submit", "--file", place.file("job.toml")])).code).toBe(0);
-    expect((await shop.client.ask("job", { job: 1 })).limits.halt).toEqual({ on: "fail", count: 1 });
+    const setup = await openCliBroker();
+    expect((await setup.laboro(["submit", "--file", place.file("job.toml")])).code).toBe(0);
+    expect((await setup.client.ask("job", { job: 1 })).limits.halt).toEqual({ on: "fail", count: 1 });
   });
 });
 
@@ -157,11 +157,11 @@ describe("how many run, and when they start", () => {
   });
 
   it("-j limits what runs at a broker, and a part is one of its slots", async () => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 4 });
-    expect((await shop.laboro(["run", "-j", "50%", "echo", ":::", "a", "b"])).code).toBe(0);
-    expect((await shop.client.ask("job", { job: 1 })).limits.maxRunning).toBe(2);
-    const refused = await shop.laboro(["run", "--load", "2", "echo", ":::", "a"]);
+    const setup = await openCliBroker();
+    setup.worker({ slots: 4 });
+    expect((await setup.laboro(["run", "-j", "50%", "echo", ":::", "a", "b"])).code).toBe(0);
+    expect((await setup.client.ask("job", { job: 1 })).limits.maxRunning).toBe(2);
+    const refused = await setup.laboro(["run", "--load", "2", "echo", ":::", "a"]);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining("other workers have --max-load") });
   });
 

@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { LABORO } from "../../support/launched.js";
 import { SeededRandom } from "../../support/random.js";
 import { until } from "../../support/wait.js";
-import { openCliShop } from "../support/cli.js";
+import { openCliBroker } from "../support/cli.js";
 import { openPlace } from "./place.js";
 
 /** Each task leaves a line when it begins and one when it is done. */
@@ -50,27 +50,27 @@ describe("laboro run, killed and started again", () => {
     ["while a task still runs", "go"],
     ["after all have ended", ""],
   ])("shows what ended when nobody could read its output, %s, and runs nothing again", async (_when, waiting) => {
-    const shop = await openCliShop();
-    shop.worker({ slots: 3 });
-    const log = join(shop.dir, "ran");
-    const go = join(shop.dir, "go");
+    const setup = await openCliBroker();
+    setup.worker({ slots: 3 });
+    const log = join(setup.dir, "ran");
+    const go = join(setup.dir, "go");
     const last = waiting === "" ? "" : `[ {} != c ] || while [ ! -e ${go} ]; do sleep 0.02; done; `;
     // More than a pipe holds.
     const LINES = 200_000;
     const command = `echo {} >>${log}; ${last}yes {} | head -n ${LINES}`;
     const words = ["run", command, ":::", "a", "b", "c"];
-    const env = { PATH: process.env.PATH, LABORO_DATA: shop.data, HOME: shop.dir };
+    const env = { PATH: process.env.PATH, LABORO_DATA: setup.data, HOME: setup.dir };
     const first = spawn(process.execPath, [LABORO, ...words], { env, stdio: ["ignore", "pipe", "ignore"] });
     const ended = waiting === "" ? 3 : 2;
     await until("tasks have ended", async () => {
-      const [job] = (await shop.client.ask("jobs", {})).jobs;
+      const [job] = (await setup.client.ask("jobs", {})).jobs;
       return job?.counters.succeeded === ended;
     });
     first.kill("SIGKILL");
     await once(first, "exit");
     const before = await text(first.stdout);
     let shown: () => string = () => "";
-    const second = shop.laboro(words, {
+    const second = setup.laboro(words, {
       started: (_child, output) => {
         shown = output;
       },
@@ -142,7 +142,7 @@ describe("laboro run, interrupted", () => {
     expect(place.lines("done").filter((line) => line === "a")).toHaveLength(1);
   });
 
-  it("begins anew with --fresh, and after a batch that has ended", async () => {
+  it("begins again with --fresh, and after a batch that has ended", async () => {
     const place = openPlace();
     const words = ["run", "echo x >> ran", ":::", "1", "2"];
     expect((await place.laboro(...words)).stderr).not.toContain("resuming");

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openCliShop } from "../support/cli.js";
+import { openCliBroker } from "../support/cli.js";
 import { openPlace } from "./place.js";
 
 const sorted = (text: string): string[] => text.split("\n").filter(Boolean).sort();
@@ -163,7 +163,7 @@ describe("laboro run", () => {
   });
 
   it("uses a broker that is named, where --jobs bounds what runs at once", async () => {
-    const { client, worker, laboro } = await openCliShop();
+    const { client, worker, laboro } = await openCliBroker();
     worker({ slots: 4 });
     const said = await laboro(["run", "--jobs", "1", "--keep-order", "echo {}", ":::", "a", "b"]);
     expect(said).toMatchObject({ code: 0, stdout: "a\nb\n" });

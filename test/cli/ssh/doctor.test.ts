@@ -7,7 +7,7 @@ import { NO_MOUNT, smallDisk } from "../../files/scratch.js";
 import { atEnd, openOnce } from "../../support/at-end.js";
 import { freePort } from "../../support/free-port.js";
 import { NO_SSHD, openSshd } from "../../support/sshd.js";
-import { laboro, openCliShop } from "../support/cli.js";
+import { laboro, openCliBroker } from "../support/cli.js";
 
 describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefined ? "" : ` (${NO_SSHD})`}`, () => {
   const sshd = openOnce(async () => {
@@ -46,8 +46,8 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefine
   });
 
   it("says what is wrong with a machine, and looks at the others", async () => {
-    const shop = await openCliShop();
-    const { code, lines } = await doctor(shop.data, "closed", "dead", "good");
+    const setup = await openCliBroker();
+    const { code, lines } = await doctor(setup.data, "closed", "dead", "good");
     expect(code).toBe(1);
     expect(lines.filter((line) => line.startsWith("FAIL"))).toEqual([
       expect.stringMatching(/closed: its sshd does not forward a Unix socket \(AllowStreamLocalForwarding\)/),
@@ -75,7 +75,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefine
     fs.writeFileSync(join(late, "node"), `#!/bin/sh\nexec '${process.execPath}' -r '${late}/clock.cjs' "$@"\n`);
     fs.chmodSync(join(late, "node"), 0o755);
     await machine("late", [`PATH=${late}:/usr/bin:/bin`]);
-    const { code, lines } = await doctor((await openCliShop()).data, "bare", "few", "late");
+    const { code, lines } = await doctor((await openCliBroker()).data, "bare", "few", "late");
     expect(code).toBe(1);
     expect(lines.filter((line) => !line.startsWith("ok"))).toEqual([
       expect.stringMatching(/^FAIL +bare: it has no Node 20 or newer; install one there, or use --archive$/),
@@ -86,7 +86,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro doctor HOST${NO_SSHD === undefine
     if (disk === undefined) return context.skip(NO_MOUNT);
     await machine("full", [], disk);
     fs.writeFileSync(join(disk, "rest"), Buffer.alloc(2 ** 26 - 2 ** 24));
-    const full = await doctor((await openCliShop()).data, "full");
+    const full = await doctor((await openCliBroker()).data, "full");
     expect(full.lines.filter((line) => !line.startsWith("ok"))[0]).toMatch(/^(?:FAIL|warn) +full: .* free there; /);
   });
 

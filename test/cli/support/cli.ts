@@ -1,8 +1,8 @@
 /** The real command line beside a real broker: what it says and how it ends. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
-import { openShop, type Shop } from "../../client/shop.js";
 import { LABORO } from "../../support/launched.js";
+import { openTestBroker, type TestBroker } from "../../support/test-broker.js";
 import { callInProcess, canShare } from "./in-process.js";
 
 export interface Said {
@@ -25,19 +25,19 @@ export interface CallOptions {
   readonly started?: (child: ChildProcess, stdout: () => string) => void;
 }
 
-export interface CliShop extends Shop {
+export interface CliBroker extends TestBroker {
   readonly data: string;
   laboro(args: readonly string[], options?: CallOptions): Promise<Said>;
 }
 
 /** A broker in this process, and a command line that finds it by its data directory. */
-export async function openCliShop(options: Parameters<typeof openShop>[0] = {}): Promise<CliShop> {
-  const shop = await openShop(options);
-  const data = join(shop.dir, "data");
+export async function openCliBroker(options: Parameters<typeof openTestBroker>[0] = {}): Promise<CliBroker> {
+  const setup = await openTestBroker(options);
+  const data = join(setup.dir, "data");
   return {
-    ...shop,
+    ...setup,
     data,
-    laboro: (args, call = {}) => laboro(args, { ...call, env: { LABORO_DATA: data, HOME: shop.dir, ...call.env } }),
+    laboro: (args, call = {}) => laboro(args, { ...call, env: { LABORO_DATA: data, HOME: setup.dir, ...call.env } }),
   };
 }
 
@@ -78,8 +78,8 @@ function wordsFor(words: readonly string[], { columns, pipe }: CallOptions): rea
 }
 
 /** Lengths of time, addresses and places are different each time; so are the blanks that line them up. */
-export function steady(text: string, shop?: CliShop): string {
-  const placed = shop === undefined ? text : text.replaceAll(shop.dir, "DIR").replaceAll(shop.broker.url, "URL");
+export function steady(text: string, setup?: CliBroker): string {
+  const placed = setup === undefined ? text : text.replaceAll(setup.dir, "DIR").replaceAll(setup.broker.url, "URL");
   return placed
     .replace(/\b\d+(?:\.\d+)?(?:ms|s|m\d\ds|m|h\d\dm|h)\b/g, "TIME")
     .replace(/ {2,}/g, "  ")

@@ -4,7 +4,7 @@ import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/work
 import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import type { GroupSite } from "../../support/group-site.js";
 import { sleep } from "../../support/wait.js";
-import type { Staff } from "./staff.js";
+import type { Processes } from "./processes.js";
 
 const TIMEOUT_MS = 5_000;
 const BETWEEN_MS = 100;
@@ -21,14 +21,14 @@ export interface Callers {
   readonly stop: () => Promise<void>;
 }
 
-export async function openCallers(group: GroupSite, staff: Staff): Promise<Callers> {
+export async function openCallers(group: GroupSite, processes: Processes): Promise<Callers> {
   const client = await group.client("c", "b", "a");
   const roundRobin = await RoundRobinClient.open({
-    url: `tcp://127.0.0.1:${staff.port("c", "round-robin")}`,
+    url: `tcp://127.0.0.1:${processes.port("c", "round-robin")}`,
     timeoutMs: TIMEOUT_MS,
     reconnectMs: 100,
   });
-  const address = (broker: "a" | "b"): string => `tcp://127.0.0.1:${staff.port(broker, "scale0")}`;
+  const address = (broker: "a" | "b"): string => `tcp://127.0.0.1:${processes.port(broker, "scale0")}`;
   const scale0 = new Scale0Client({ broker: address("a"), others: [address("b")], retryMs: 100 });
   const rest = async (text: string): Promise<string> => {
     const { url, token } = group.access("b");

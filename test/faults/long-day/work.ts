@@ -14,7 +14,7 @@ import { type FaultRow, OUTPUT_OF_TASK, outputOfTask } from "../../support/fault
 import { DEADLINE_MS, type GroupSite } from "../../support/group-site.js";
 import { LABORO, type Launched } from "../../support/launched.js";
 import { again } from "../../support/site.js";
-import type { Staff } from "./staff.js";
+import type { Processes } from "./processes.js";
 
 /** How many tasks of each kind a round has. */
 export interface Counts {
@@ -52,16 +52,16 @@ export class Round {
   readonly #counts: Counts;
   readonly #client: Client;
   readonly #group: GroupSite;
-  readonly #staff: Staff;
+  readonly #processes: Processes;
   readonly #dir: string;
   #cancelled: JobHandle | undefined;
   #experiments: Launched | undefined;
   /** Results at a time of which no task may be started later. */
   readonly #recorded: { readonly tasks: ReadonlySet<number>; readonly runs: number }[] = [];
 
-  private constructor(group: GroupSite, staff: Staff, client: Client, counts: Counts, number: number) {
+  private constructor(group: GroupSite, processes: Processes, client: Client, counts: Counts, number: number) {
     this.#group = group;
-    this.#staff = staff;
+    this.#processes = processes;
     this.#client = client;
     this.#counts = counts;
     this.#dir = group.site.path(`round-${number}`);
@@ -69,8 +69,14 @@ export class Round {
     this.log = new RunLog(join(this.#dir, "runs"));
   }
 
-  static async begin(group: GroupSite, staff: Staff, client: Client, counts: Counts, number: number): Promise<Round> {
-    const round = new Round(group, staff, client, counts, number);
+  static async begin(
+    group: GroupSite,
+    processes: Processes,
+    client: Client,
+    counts: Counts,
+    number: number,
+  ): Promise<Round> {
+    const round = new Round(group, processes, client, counts, number);
     await round.#submitAll(number);
     return round;
   }
@@ -234,7 +240,7 @@ export class Round {
     const command = this.#numbered("fuqClient");
     const place = { working_dir: this.#dir, logging_dir: this.#dir, command };
     const count = this.#counts.fuqClient;
-    const auth = { password: this.#staff.password("a"), client: "day" };
+    const auth = { password: this.#processes.password("a"), client: "day" };
     const { url } = this.#group.access("a");
     const answer = await fetch(`${url}/client/job/new`, {
       method: "POST",

@@ -2,11 +2,11 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parseListener } from "../../../src/broker/listeners/listener.js";
-import { openCliShop } from "../../cli/support/cli.js";
+import { openCliBroker } from "../../cli/support/cli.js";
 import { REPOSITORY } from "../../support/launched.js";
-import { gather } from "./crowd.js";
+import { openAskers } from "./askers.js";
 import { ASKERS, type Asker, askers, between, table, type Work, type Worker, whyNot, workers } from "./definition.js";
-import { hire, SERVICE_OF } from "./staff.js";
+import { SERVICE_OF, startWorkers } from "./running-workers.js";
 
 const LISTENERS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseListener);
 /** A request reaches the worker that offers its service; a command goes to any that can run it, so this may take a few batches. */
@@ -17,9 +17,9 @@ const cellName = (asker: Asker, work: Work, worker: Worker): string => `${asker}
 describe("every asker with every worker, on one broker", () => {
   it("does what the table says, all at the same time", async () => {
     const services = { reverse: "rr.reverse", ours: "ours", theirs: "theirs" };
-    const shop = await openCliShop({ listeners: LISTENERS, listenerSettings: { services } });
-    const staff = await hire(shop);
-    const crowd = await gather(shop);
+    const setup = await openCliBroker({ listeners: LISTENERS, listenerSettings: { services } });
+    const running = await startWorkers(setup);
+    const opened = await openAskers(setup);
     const wanted = new Set(
       askers.flatMap((asker) =>
         workers.flatMap((worker) => between(asker, worker).map((work) => cellName(asker, work, worker))),
@@ -30,13 +30,13 @@ describe("every asker with every worker, on one broker", () => {
       const ask = async (asker: Asker, work: Work): Promise<void> => {
         if (work === "requests") {
           for (const [worker, service] of Object.entries(SERVICE_OF) as [Worker, string][]) {
-            await crowd.request(asker, service);
+            await opened.request(asker, service);
             seen.add(cellName(asker, work, worker));
           }
           return;
         }
-        for (const name of await crowd.work(asker, work)) {
-          const kind = staff.kindOf.get(name);
+        for (const name of await opened.work(asker, work)) {
+          const kind = running.kindOf.get(name);
           expect(kind, `a worker called ${name}`).toBeDefined();
           if (kind !== undefined) seen.add(cellName(asker, work, kind));
         }
@@ -54,8 +54,8 @@ describe("every asker with every worker, on one broker", () => {
         await Promise.all(left.map(([asker, work]) => ask(asker, work)));
       }
     } finally {
-      await crowd.close();
-      await staff.stop();
+      await opened.close();
+      await running.stop();
     }
     expect([...wanted].filter((cell) => !seen.has(cell))).toEqual([]);
     // What the table does not promise must not happen either: a worker was given what it cannot do.

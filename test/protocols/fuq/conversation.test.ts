@@ -321,7 +321,7 @@ describe("overflow", () => {
 describe("RESET", () => {
   const reset = (seq: number): Message => ({ type: "RESET", lastReply: 0, seq });
 
-  it("is answered by RESET with the same number, and all begins anew", () => {
+  it("is answered by RESET with the same number, and all begins again", () => {
     const worker = openWorker();
     const effects = worker.receive(reset(3));
     expect(sent(effects)).toEqual(["RESET 3"]);

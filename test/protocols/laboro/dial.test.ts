@@ -231,7 +231,7 @@ describe("reconnecting", () => {
     expect(second.greeted).toHaveLength(1);
   });
 
-  test("waits longer with each round in vain, and starts anew once a broker has spoken", async () => {
+  test("waits longer with each round in vain, and starts again once a broker has spoken", async () => {
     const delays: number[] = [];
     const waits: (() => void)[] = [];
     const after = (ms: number, act: () => void): (() => void) => {

@@ -77,7 +77,7 @@ describe("receiving", () => {
     expect(running).toBeUndefined();
   });
 
-  test("anything received starts the count anew", () => {
+  test("anything received starts the count again", () => {
     heartbeat.start(1000);
     tick(5);
     received++;

@@ -213,14 +213,14 @@ describe.each(Object.keys(TRANSPORTS))("over %s", (name) => {
     const { broker, worker } = await connect();
     broker.link.handOver({
       onMessages: () => {
-        throw new TypeError("a fault of ours");
+        throw new TypeError("an internal fault");
       },
       onClose: (reason) => broker.closes.push(reason),
     });
     worker.link.send(started(1));
     await until("the end", () => worker.closes.length === 1);
-    expect(worker.closes).toMatchObject([{ by: "peer", code: 1011, text: "LABORO_INTERNAL: a fault of ours" }]);
-    expect(worker.closes[0]?.error).toMatchObject({ code: "LABORO_INTERNAL", message: "a fault of ours" });
+    expect(worker.closes).toMatchObject([{ by: "peer", code: 1011, text: "LABORO_INTERNAL: an internal fault" }]);
+    expect(worker.closes[0]?.error).toMatchObject({ code: "LABORO_INTERNAL", message: "an internal fault" });
     expect(broker.closes).toMatchObject([{ by: "us", code: 1011 }]);
   });
 

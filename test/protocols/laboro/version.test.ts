@@ -2,8 +2,8 @@ import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { encodeFrame } from "../../../src/protocols/laboro/codec.js";
 import { LINK_VERSION, type LinkMessage, SUBPROTOCOL } from "../../../src/protocols/laboro/messages.js";
-import { openShop } from "../../client/shop.js";
 import { join } from "../../support/intruder.js";
+import { openTestBroker } from "../../support/test-broker.js";
 
 const hello = (version: number): LinkMessage => ({ type: "HELLO", version, name: "another" });
 
@@ -13,7 +13,7 @@ it.each([
   ["a client of an older version", hello(LINK_VERSION - 1)],
   ["a client of a newer version", hello(LINK_VERSION + 1)],
 ])("%s is refused with LABORO_VERSION", async (_who, first) => {
-  const { broker, client } = await openShop();
+  const { broker, client } = await openTestBroker();
   const socket = new WebSocket(`${broker.url.replace("http", "ws")}/node/persistent`, SUBPROTOCOL, {
     headers: { authorization: `Bearer ${broker.token}` },
   });

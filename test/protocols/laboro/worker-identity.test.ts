@@ -8,9 +8,9 @@ import type { RunningBroker } from "../../../src/broker/options.js";
 import { JobId } from "../../../src/model/ids.js";
 import { decodeFrame, encodeFrame } from "../../../src/protocols/laboro/codec.js";
 import { type FromWorker, LINK_VERSION, SUBPROTOCOL, type ToWorker } from "../../../src/protocols/laboro/messages.js";
-import { openShop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 import { join } from "../../support/intruder.js";
+import { openTestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 
 const packr = new Packr({ useRecords: false, variableMapSize: true });
@@ -45,7 +45,7 @@ async function openPeer(broker: RunningBroker): Promise<Peer> {
 }
 
 it("takes no result and no output from a peer that joins with another worker's id, and leaves that worker connected", async () => {
-  const { broker, client, worker, dir } = await openShop();
+  const { broker, client, worker, dir } = await openTestBroker();
   const gate = joinPath(dir, "gate");
   const one = worker({ name: "one", dir: joinPath(dir, "one") });
   const argv = [`echo mine; until [ -e ${gate} ]; do sleep 0.02; done`];
@@ -74,7 +74,7 @@ it("takes no result and no output from a peer that joins with another worker's i
 });
 
 it("refuses a secret that could be guessed, and one that is none", async () => {
-  const { broker } = await openShop();
+  const { broker } = await openTestBroker();
   for (const secret of ["", "x", "0".repeat(31), 7, null]) {
     const peer = await openPeer(broker);
     peer.sendRow([1, LINK_VERSION, secret, "session", "guesser", { slots: 1 }, [], "default", [], 0, []]);
@@ -85,7 +85,7 @@ it("refuses a secret that could be guessed, and one that is none", async () => {
 });
 
 it("shows the secret to nobody: not to an admin who reads the messages of the connection, not in a view", async () => {
-  const { broker, client } = await openShop();
+  const { broker, client } = await openTestBroker();
   const peer = await openPeer(broker);
   const { connections } = await client.ask("connections", {});
   const views = await Promise.all(connections.map(({ id }) => client.ask("connection", { id })));

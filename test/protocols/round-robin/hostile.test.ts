@@ -143,7 +143,7 @@ describe("malformed messages", () => {
     const client = await greeted(place.url);
     for (let i = 0; i < 1_000; i++) await client.send(E, V, EXEC, id8(i), `command${i}`, E);
     await until("all have come", () => worker.got.length === 1_000, 30_000);
-    const { services } = await place.shop.client.ask("services", {});
+    const { services } = await place.setup.client.ask("services", {});
     expect(services.length).toBeLessThan(300);
   });
 
@@ -213,6 +213,6 @@ describe("a client that floods", () => {
     for (let i = 0; i < 1_000; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
     await until("all but those that wait are refused", () => client.got.length === 900, 30_000);
     expect(client.got.every((frames) => frames[4] === FAILURE)).toBe(true);
-    expect(place.shop.broker.core.state.requests.size).toBe(100);
+    expect(place.setup.broker.core.state.requests.size).toBe(100);
   });
 });

@@ -57,7 +57,7 @@ it("loses at most what the killed ones had, and says so to each asker", { timeou
     const rows = place.listener.server.workers();
     return rows.length === 10 && rows.every(({ freeSlots: free, slots }) => free === slots);
   });
-  const { state } = place.shop.broker.core;
+  const { state } = place.setup.broker.core;
   checkInvariants(state);
   expect(state.requests.size).toBe(0);
   for (const { free, profile } of state.workers.values()) expect(free.slots).toBe(profile.total.slots);

@@ -303,7 +303,7 @@ describe("our three together", () => {
     const place = await openPlace();
     const client = await openClient(place.url);
     const asked = expect(client.trackexec(Buffer.from("foo"))).rejects.toMatchObject({ code: /LABORO_BROKER_GONE/ });
-    await until("it waits", () => place.shop.broker.core.state.requests.size === 1);
+    await until("it waits", () => place.setup.broker.core.state.requests.size === 1);
     await place.listener.close();
     await asked;
   });

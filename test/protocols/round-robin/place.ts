@@ -7,15 +7,15 @@ import type { ListenerSettings } from "../../../src/broker/listeners/listener.js
 import type { ServerOptions } from "../../../src/broker/options.js";
 import { openRoundRobinListener, type RoundRobinListener } from "../../../src/protocols/round-robin/broker/listener.js";
 import type { HeartbeatLimits } from "../../../src/protocols/round-robin/broker/worker-table.js";
-import { openShop, type Shop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/free-port.js";
+import { openTestBroker, type TestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 
 export { atEnd };
 
 export interface Place {
-  readonly shop: Shop;
+  readonly setup: TestBroker;
   readonly listener: RoundRobinListener;
   readonly url: string;
   readonly conversations: TracedConnections;
@@ -41,11 +41,11 @@ export async function openPlace({
   const at = (level: string) => (fields: object, text: string) =>
     void logged.push({ level, fields: { ...fields }, text });
   const log: Log = { info: at("info"), warn: at("warn"), error: at("error") };
-  const shop = await openShop(broker);
+  const setup = await openTestBroker(broker);
   const conversations = new TracedConnections();
   const context = {
-    core: shop.broker.core,
-    guard: shop.broker.guard,
+    core: setup.broker.core,
+    guard: setup.broker.guard,
     log,
     peerErrors: new PeerErrors(log),
     connections: conversations,
@@ -57,7 +57,7 @@ export async function openPlace({
     { joinDelayMs: settleMs, ...(patience && { heartbeatLimits: patience }) },
   );
   atEnd(() => listener.close());
-  return { shop, listener, url: listener.urls[0] ?? "", conversations, logged };
+  return { setup, listener, url: listener.urls[0] ?? "", conversations, logged };
 }
 
 /** A frame in a test: text, or bytes in hexadecimal after `0x`. */

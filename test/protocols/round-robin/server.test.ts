@@ -203,7 +203,7 @@ describe("the worker table", () => {
     expect(worker.got).toEqual([]);
     await worker.send(client.identity, E, V, RESPONSE, id8(3), E);
     expect((await worker.next())[3]).toBe(id8(6));
-    expect(place.shop.broker.core.state.workers.values().next().value?.profile.total.slots).toBe(3);
+    expect(place.setup.broker.core.state.workers.values().next().value?.profile.total.slots).toBe(3);
   });
 
   it("ignores DEREGISTER and INCREMENT of a worker that it does not know", async () => {
@@ -226,7 +226,7 @@ describe("the worker table", () => {
     await until("it is out of the table", () => place.listener.server.workers().length === 0);
     await worker.send(client.identity, E, V, RESPONSE, id8(1), E);
     expect((await client.next())[3]).toBe(id8(1));
-    await until("it is gone", () => place.shop.broker.core.state.workers.size === 0);
+    await until("it is gone", () => place.setup.broker.core.state.workers.size === 0);
     expect(worker.got).toEqual([]);
     await worker.register();
     expect((await worker.next())[3]).toBe(id8(2));
@@ -251,7 +251,7 @@ describe("the worker table", () => {
     await client.send(E, V, TRACKEXEC, id8(1), PING, E);
     const worker = await greeted(place.url);
     await worker.register();
-    expect(place.shop.broker.core.state.workers.size).toBe(0);
+    expect(place.setup.broker.core.state.workers.size).toBe(0);
     expect((await worker.next())[3]).toBe(id8(1));
   });
 });
@@ -303,8 +303,8 @@ describe("a worker that dies", () => {
     await other.send(E, V, EXEC, "WORKER", DEREGISTER, E);
     await until("one is left", () => before.listener.server.workers().length === 1);
     await before.listener.close();
-    await before.shop.broker.stop();
-    const place = await openPlace({ port, broker: { dir: join(before.shop.dir, "data") } });
+    await before.setup.broker.stop();
+    const place = await openPlace({ port, broker: { dir: join(before.setup.dir, "data") } });
     const client = await greeted(place.url);
     await client.send(E, V, TRACKEXEC, id8(1), PING, E);
     // Both sockets connect again by themselves.

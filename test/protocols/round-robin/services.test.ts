@@ -5,7 +5,7 @@ import {
   RoundRobinWorker,
   type RoundRobinWorkerOptions,
 } from "../../../src/protocols/round-robin/worker/worker.js";
-import { resultsOf } from "../../client/shop.js";
+import { resultsOf } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 import {
   atEnd,
@@ -42,7 +42,7 @@ describe("round-robin workers and laboro clients", () => {
   it("a request for rr.ping is a TRACKEXEC PING, answered by a worker of the frame table", async () => {
     const place = await openPlace();
     const worker = await registered(place);
-    const asked = place.shop.client.request("rr.ping", Buffer.alloc(0));
+    const asked = place.setup.client.request("rr.ping", Buffer.alloc(0));
     const [empty, version, command, id = "", argument, end, back = ""] = await worker.next();
     expect([empty, version, command, argument, end]).toEqual([E, V, TRACKEXEC, PING, E]);
     await worker.send(back, E, V, RESPONSE, id, E);
@@ -52,7 +52,7 @@ describe("round-robin workers and laboro clients", () => {
   it("no body goes with a PING: an original would close its socket over the answer to one that has an argument", async () => {
     const place = await openPlace();
     const worker = await registered(place);
-    const asked = place.shop.client.request("rr.ping", Buffer.from("hello"));
+    const asked = place.setup.client.request("rr.ping", Buffer.from("hello"));
     const [, , , id = "", ...rest] = await worker.next();
     expect(rest).toEqual([PING, E, expect.stringMatching(/^laboro:/)]);
     await worker.send(rest.at(-1) ?? "", E, V, RESPONSE, id, E);
@@ -67,13 +67,13 @@ describe("round-robin workers and laboro clients", () => {
       await worker.send(frames.at(-1) ?? "", E, V, RESPONSE, frames[3] ?? "", ...args, E);
       return frames;
     };
-    const first = place.shop.client.request("rr.upper", Buffer.from("hello"));
+    const first = place.setup.client.request("rr.upper", Buffer.from("hello"));
     expect((await answerWith("HELLO")).slice(4, 6)).toEqual(["upper", "hello"]);
     expect(Buffer.from(await first).toString()).toBe("HELLO");
-    const second = place.shop.client.request("rr.upper", Buffer.from("a b"));
+    const second = place.setup.client.request("rr.upper", Buffer.from("a b"));
     await answerWith("A", "B");
     expect(Buffer.from(await second).toString()).toBe("A\nB");
-    const third = place.shop.client.request("rr.upper", Buffer.from("x"));
+    const third = place.setup.client.request("rr.upper", Buffer.from("x"));
     const refused = expect(third).rejects.toMatchObject({ code: "LABORO_SERVICE_FAILED" });
     await answerWith(FAILURE);
     await refused;
@@ -82,7 +82,7 @@ describe("round-robin workers and laboro clients", () => {
   it("a worker that is done and gives no answer has refused", async () => {
     const place = await openPlace();
     const worker = await registered(place);
-    const asked = place.shop.client.request("rr.stream", Buffer.from("2048"));
+    const asked = place.setup.client.request("rr.stream", Buffer.from("2048"));
     const refused = expect(asked).rejects.toThrow(/gave no answer/);
     expect((await worker.next()).slice(4, 7)).toEqual([STREAM, "laboro", "2048"]);
     await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
@@ -94,25 +94,25 @@ describe("round-robin workers and laboro clients", () => {
     await ourWorker(place.url);
     await ourWorker(place.url, { zlib: true });
     for (let i = 0; i < 4; i++) {
-      const data = Buffer.from(await place.shop.client.request("rr.stream", Buffer.from("50000")));
+      const data = Buffer.from(await place.setup.client.request("rr.stream", Buffer.from("50000")));
       expect(testDataError(data, 50_000)).toBeUndefined();
     }
-    await expect(place.shop.client.request("rr.stream", Buffer.from("lots"))).rejects.toThrow(/aborted/);
+    await expect(place.setup.client.request("rr.stream", Buffer.from("lots"))).rejects.toThrow(/aborted/);
   });
 
   it("are listed with their slots, and a request that is lost says so", async () => {
     const place = await openPlace();
     const worker = await registered(place, "3");
-    const { services } = await place.shop.client.ask("services", {});
+    const { services } = await place.setup.client.ask("services", {});
     expect(services.find(({ name }) => name === "rr.ping")).toMatchObject({
       workers: 1,
       slots: 3,
       free: 3,
       waiting: 0,
     });
-    const { workers } = await place.shop.client.ask("workers", {});
+    const { workers } = await place.setup.client.ask("workers", {});
     expect(workers[0]).toMatchObject({ name: worker.identity, protocol: "round-robin", address: "127.0.0.1" });
-    const lost = expect(place.shop.client.request("rr.ping")).rejects.toMatchObject({ code: "LABORO_WORKER_LOST" });
+    const lost = expect(place.setup.client.request("rr.ping")).rejects.toMatchObject({ code: "LABORO_WORKER_LOST" });
     await worker.next();
     worker.close();
     await lost;
@@ -130,7 +130,7 @@ describe("round-robin workers and laboro clients", () => {
       },
     });
     const entries = [...Array.from({ length: 40 }, (_, i) => `line ${i}`), "bad"];
-    const job = await place.shop.client.submit({ recipe: { kind: "call", service: "rr.upper" }, entries });
+    const job = await place.setup.client.submit({ recipe: { kind: "call", service: "rr.upper" }, entries });
     expect(await job.wait()).toBe("failed");
     const results = await resultsOf(job);
     expect(results.filter(({ state }) => state === "succeeded").length).toBe(40);
@@ -141,9 +141,9 @@ describe("round-robin workers and laboro clients", () => {
   it("a task that is cancelled is over, though its worker goes on", async () => {
     const place = await openPlace();
     const worker = await registered(place, "1");
-    const job = await place.shop.client.submit({ recipe: { kind: "call", service: "rr.ping" }, count: 2 });
+    const job = await place.setup.client.submit({ recipe: { kind: "call", service: "rr.ping" }, count: 2 });
     await worker.next();
-    await place.shop.client.ask("cancel", { job: job.id });
+    await place.setup.client.ask("cancel", { job: job.id });
     expect(await job.wait()).toBe("cancelled");
     await until("its slot is free", () => place.listener.server.workers()[0]?.freeSlots === 1);
   });
@@ -151,7 +151,7 @@ describe("round-robin workers and laboro clients", () => {
   it("tasks of a worker that dies go to the next one", async () => {
     const place = await openPlace();
     const worker = await registered(place, "5");
-    const job = await place.shop.client.submit({ recipe: { kind: "call", service: "rr.ping" }, count: 5 });
+    const job = await place.setup.client.submit({ recipe: { kind: "call", service: "rr.ping" }, count: 5 });
     await worker.next();
     worker.close();
     await ourWorker(place.url);
@@ -162,7 +162,7 @@ describe("round-robin workers and laboro clients", () => {
 describe("laboro workers and round-robin clients", () => {
   it("a command is the service of its name, its arguments the body, the answer one frame", async () => {
     const place = await openPlace({ settings: { services: { resize: "pictures" } } });
-    const worker = place.shop.worker();
+    const worker = place.setup.worker();
     worker.handle("rr.ping", () => undefined);
     worker.handle("rr.upper", (body) => Buffer.from(body).toString().toUpperCase());
     worker.handle("pictures", (body) => `resized ${Buffer.from(body).toString()}`);
@@ -190,14 +190,14 @@ describe("laboro workers and round-robin clients", () => {
   it("an answer to STREAM is a stream of one packet", async () => {
     const place = await openPlace();
     const data = Buffer.alloc(30_000, 5);
-    place.shop.worker().handle("rr.stream", () => data);
+    place.setup.worker().handle("rr.stream", () => data);
     expect((await (await ourClient(place.url)).stream(1)).equals(data)).toBe(true);
   });
 
   it("an EXEC is done and nothing said", async () => {
     const place = await openPlace();
     const done: string[] = [];
-    place.shop.worker().handle("rr.note", (body) => void done.push(Buffer.from(body).toString()));
+    place.setup.worker().handle("rr.note", (body) => void done.push(Buffer.from(body).toString()));
     const client = await greeted(place.url);
     await client.send(E, V, EXEC, id8(1), "note", "this", E);
     await until("it is done", () => done.length === 1);
@@ -207,10 +207,10 @@ describe("laboro workers and round-robin clients", () => {
   it("share what comes with round-robin workers, least recently used first", async () => {
     const place = await openPlace();
     let answered = 0;
-    place.shop.worker({ slots: 10, services: { "rr.ping": () => void answered++ } });
+    place.setup.worker({ slots: 10, services: { "rr.ping": () => void answered++ } });
     const other = await ourWorker(place.url);
     const client = await ourClient(place.url);
-    await until("both are there", () => place.shop.broker.core.state.workers.size === 2);
+    await until("both are there", () => place.setup.broker.core.state.workers.size === 2);
     for (let i = 0; i < 20; i++) await client.pingTracked();
     expect([answered, other.counts.messages]).toEqual([10, 10]);
   });

@@ -7,9 +7,9 @@ import { TracedConnections } from "../../../src/base/traced-connections.js";
 import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { ExperimentJobs, ProgressOutput } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { Aftermath, findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
-import { openShop } from "../../client/shop.js";
 import { checkInvariants } from "../../dispatch/invariants.js";
 import { atEnd } from "../../support/at-end.js";
+import { openTestBroker } from "../../support/test-broker.js";
 
 export interface Batch {
   readonly batch: ExperimentJobs;
@@ -40,8 +40,8 @@ export function writeScripts(dir: string, scripts: Readonly<Record<string, strin
 
 export async function openBatch(dir: string, { standing = false, maxResultBytes }: BatchOptions = {}): Promise<Batch> {
   const { experiments } = findExperiments(join(dir, "runs"));
-  const shop = await openShop({ settings: { standing } });
-  const { core, guard } = shop.broker;
+  const setup = await openTestBroker({ settings: { standing } });
+  const { core, guard } = setup.broker;
   const aftermath = new Aftermath(join(dir, "outputs"));
   const lines: string[] = [];
   const screen = new ProgressOutput(
@@ -50,7 +50,7 @@ export async function openBatch(dir: string, { standing = false, maxResultBytes 
   );
   const folders = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), drafts: join(dir, "drafts") };
   const batch = new ExperimentJobs(core, folders, aftermath, screen, experiments, experiments);
-  await batch.submitOrResume(shop.client, experiments, "default");
+  await batch.submitOrResume(setup.client, experiments, "default");
   const complaints: string[] = [];
   const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
   const context = {

@@ -4,12 +4,12 @@ import { PeerErrors } from "../../../src/base/log.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Listener } from "../../../src/broker/listeners/listener.js";
 import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/broker/listener.js";
-import { openShop, type Shop } from "../../client/shop.js";
 import { checkInvariants } from "../../dispatch/invariants.js";
 import { atEnd } from "../../support/at-end.js";
+import { openTestBroker, type TestBroker } from "../../support/test-broker.js";
 import { LiteralRunner } from "./peers.js";
 
-export interface ManagerPlace extends Shop {
+export interface ManagerPlace extends TestBroker {
   readonly listener: Listener;
   readonly port: number;
   /** Complaints about peers, by their code. */
@@ -19,13 +19,13 @@ export interface ManagerPlace extends Shop {
 }
 
 interface PlaceOptions extends ManagerOptions {
-  readonly broker?: Parameters<typeof openShop>[0];
+  readonly broker?: Parameters<typeof openTestBroker>[0];
   readonly pool?: string;
   readonly greetingTimeoutMs?: number;
 }
 
 export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlace> {
-  const shop = await openShop(options.broker);
+  const setup = await openTestBroker(options.broker);
   const complaints: string[] = [];
   const log = {
     info: () => {},
@@ -34,7 +34,7 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
     },
     error: (_fields: object, text: string) => void complaints.push(text),
   };
-  const { core } = shop.broker;
+  const { core } = setup.broker;
   const conversations = new TracedConnections();
   const settings = options.pool === undefined ? {} : { pool: options.pool };
   const peerErrors = new PeerErrors(log);
@@ -53,5 +53,5 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
     atEnd(() => runner.cut());
     return runner;
   };
-  return { ...shop, listener, port, complaints, conversations, join };
+  return { ...setup, listener, port, complaints, conversations, join };
 }

@@ -3,13 +3,13 @@ import { dealer, openScale0, startedWorker } from "./kit.js";
 
 describe("a change of the config", () => {
   it("reaches every connected worker unasked, in its format", async () => {
-    const shop = await openScale0();
+    const setup = await openScale0();
     const workers = [
-      await startedWorker(shop, "json"),
-      await startedWorker(shop, "xml", { more: { config_type: "XML" } }),
-      await startedWorker(shop, "zfl", { more: { config_type: "ZFL" } }),
+      await startedWorker(setup, "json"),
+      await startedWorker(setup, "xml", { more: { config_type: "XML" } }),
+      await startedWorker(setup, "zfl", { more: { config_type: "ZFL" } }),
     ];
-    await shop.client.ask("configSet", {
+    await setup.client.ask("configSet", {
       settings: { motd: "hello", workers: { zfl: { motd: "hello, zfl" } }, pools: { other: { motd: "no" } } },
     });
     const told = await Promise.all(workers.map((worker) => worker.hear()));
@@ -25,12 +25,12 @@ describe("a change of the config", () => {
   });
 
   it("makes one that did not listen negotiate; what it has it may answer meanwhile", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 });
     const [, { work_request_identifier }] = await worker.hear();
-    await shop.client.ask("configSet", { settings: { a: 1 } });
+    await setup.client.ask("configSet", { settings: { a: 1 } });
     expect((await worker.hear())[0]).toBe("CONFIG");
     expect((await worker.ask("PING", { config_version: 0 }))[0]).toBe("FORCENEGOTIATE");
     await worker.say("WORKREPLY", { work_request_identifier }, "done");
@@ -42,16 +42,16 @@ describe("a change of the config", () => {
   });
 
   it("may say what a worker serves that says nothing itself", async () => {
-    const shop = await openScale0();
-    await shop.client.ask("configSet", { settings: { workers: { w1: { services: ["upper"] } } } });
-    const worker = dealer(shop.workers, "w1");
+    const setup = await openScale0();
+    await setup.client.ask("configSet", { settings: { workers: { w1: { services: ["upper"] } } } });
+    const worker = dealer(setup.workers, "w1");
     const [, , text] = await worker.ask("CONNECT", {});
     expect(JSON.parse(text ?? "")).toMatchObject({ services: ["upper"] });
     await worker.ask("PING", { config_version: 1 });
-    expect((await shop.client.workers())[0]?.services).toEqual(["upper"]);
-    await shop.client.ask("configSet", { settings: { services: ["lower"] } });
+    expect((await setup.client.workers())[0]?.services).toEqual(["upper"]);
+    await setup.client.ask("configSet", { settings: { services: ["lower"] } });
     expect(JSON.parse((await worker.hear())[2] ?? "")).toMatchObject({ services: ["lower"] });
-    expect((await shop.client.workers())[0]?.services).toEqual(["lower"]);
+    expect((await setup.client.workers())[0]?.services).toEqual(["lower"]);
   });
 
   it("outlives the broker, with its number", async () => {

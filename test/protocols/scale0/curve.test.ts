@@ -3,7 +3,7 @@ import { curveKeyPair, Dealer, Request, Subscriber } from "zeromq";
 import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import { startScale0Worker } from "../../../src/protocols/scale0/worker/worker.js";
 import { until } from "../../support/wait.js";
-import { atEnd, Literal, openScale0, type Scale0Shop } from "./kit.js";
+import { atEnd, Literal, openScale0, type Scale0Broker } from "./kit.js";
 
 type Pair = ReturnType<typeof curveKeyPair>;
 
@@ -11,12 +11,12 @@ async function openWithKeys(listeners: ("scale0" | "round-robin")[] = ["scale0"]
   const broker = curveKeyPair();
   const known = curveKeyPair();
   const warnings: object[] = [];
-  const shop = await openScale0({
+  const setup = await openScale0({
     listeners: listeners.map((name) => ({ name, host: "127.0.0.1", ports: name === "scale0" ? [0, 0, 0] : [0] })),
     listenerSettings: { curve: { ...broker, known: [known.publicKey] } },
     log: { info: () => {}, error: () => {}, warn: (fields, text) => warnings.push({ ...fields, text }) },
   });
-  return { shop, broker, known, warnings };
+  return { setup, broker, known, warnings };
 }
 
 const withKeys = (url: string, mine: Pair, serverKey: string, receiveTimeout: number, routingId = "w1"): Literal =>
@@ -43,11 +43,11 @@ async function isShutOut(peer: Literal): Promise<boolean> {
 
 describe("a listener with CURVE", () => {
   it("lets in who has a known key, on all three ports", async () => {
-    const { shop, broker, known } = await openWithKeys();
-    const worker = withKeys(shop.workers, known, broker.publicKey, 20_000);
+    const { setup, broker, known } = await openWithKeys();
+    const worker = withKeys(setup.workers, known, broker.publicKey, 20_000);
     expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
-    const client = withKeys(shop.clients, known, broker.publicKey, 20_000, "c1");
+    const client = withKeys(setup.clients, known, broker.publicKey, 20_000, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 }, "secret");
     const [, { work_request_identifier }, body] = await worker.hear();
     expect(body).toBe("secret");
@@ -61,13 +61,13 @@ describe("a listener with CURVE", () => {
       curveServerKey: broker.publicKey,
     });
     atEnd(() => socket.close());
-    socket.connect(shop.published);
+    socket.connect(setup.published);
     socket.subscribe("PING");
     expect((await socket.receive())[0]?.toString()).toBe("PING");
   });
 
   it("gives work to a worker with a REQ socket, though ZeroMQ does not tell that it has one", async () => {
-    const { shop, broker, known } = await openWithKeys();
+    const { setup, broker, known } = await openWithKeys();
     const socket = new Request({
       linger: 0,
       receiveTimeout: 20_000,
@@ -75,10 +75,10 @@ describe("a listener with CURVE", () => {
       curveSecretKey: known.secretKey,
       curveServerKey: broker.publicKey,
     });
-    const worker = new Literal(socket, shop.workers);
+    const worker = new Literal(socket, setup.workers);
     expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
-    const asked = shop.client.request("echo", Buffer.from("secret"));
+    const asked = setup.client.request("echo", Buffer.from("secret"));
     let said = await worker.ask("PING", {});
     while (said[0] === "PONG") said = await worker.ask("PING", {});
     expect([said[0], said[2]]).toEqual(["WORKREQUEST", "secret"]);
@@ -88,28 +88,28 @@ describe("a listener with CURVE", () => {
   });
 
   it("shuts out a key that is not known, the broker's wrong key, and who has none", async () => {
-    const { shop, broker, known, warnings } = await openWithKeys();
+    const { setup, broker, known, warnings } = await openWithKeys();
     const stranger = curveKeyPair();
     const shut = await Promise.all([
-      isShutOut(withKeys(shop.workers, stranger, broker.publicKey, 1_500, "w1")),
-      isShutOut(withKeys(shop.clients, stranger, broker.publicKey, 1_500, "c1")),
-      isShutOut(withKeys(shop.clients, known, stranger.publicKey, 1_500, "c2")),
-      isShutOut(new Literal(new Dealer({ linger: 0, receiveTimeout: 1_500, sendTimeout: 1_500 }), shop.clients)),
+      isShutOut(withKeys(setup.workers, stranger, broker.publicKey, 1_500, "w1")),
+      isShutOut(withKeys(setup.clients, stranger, broker.publicKey, 1_500, "c1")),
+      isShutOut(withKeys(setup.clients, known, stranger.publicKey, 1_500, "c2")),
+      isShutOut(new Literal(new Dealer({ linger: 0, receiveTimeout: 1_500, sendTimeout: 1_500 }), setup.clients)),
     ]);
     expect(shut).toEqual([true, true, true, true]);
     await until("it was put down once", () => warnings.length > 0);
     expect(JSON.stringify(warnings)).toContain(stranger.publicKey);
-    expect(await shop.client.workers()).toEqual([]);
+    expect(await setup.client.workers()).toEqual([]);
     // And the known one is still let in.
-    const late = withKeys(shop.clients, known, broker.publicKey, 20_000, "c3");
+    const late = withKeys(setup.clients, known, broker.publicKey, 20_000, "c3");
     expect((await late.ask("PING", {}))[0]).toBe("PONG");
   });
 
   it("is opened by laboro's own worker and client with their keys", async () => {
-    const { shop, broker, known } = await openWithKeys();
+    const { setup, broker, known } = await openWithKeys();
     const curve = { ...known, serverKey: broker.publicKey };
     const worker = await startScale0Worker({
-      broker: shop.workers,
+      broker: setup.workers,
       services: {
         upper: ([body]) =>
           Buffer.from(body ?? "")
@@ -120,12 +120,12 @@ describe("a listener with CURVE", () => {
       curve,
     });
     atEnd(() => worker.stop(0));
-    const client = new Scale0Client({ broker: shop.clients, connectTimeoutMs: 15_000, curve });
+    const client = new Scale0Client({ broker: setup.clients, connectTimeoutMs: 15_000, curve });
     atEnd(() => client.close());
     const [answer] = await client.request("upper", "hello");
     expect(Buffer.from(answer ?? "").toString()).toBe("HELLO");
     const stranger = await startScale0Worker({
-      broker: shop.workers,
+      broker: setup.workers,
       services: {},
       connectTimeoutMs: 1_000,
       curve: { ...curveKeyPair(), serverKey: broker.publicKey },
@@ -134,12 +134,12 @@ describe("a listener with CURVE", () => {
   });
 
   it("notices that a worker is gone, though ZeroMQ does not say who went", async () => {
-    const { shop, broker, known } = await openWithKeys();
-    await shop.client.ask("configSet", { settings: { heartbeat_interval: 200 } });
-    const worker = withKeys(shop.workers, known, broker.publicKey, 20_000);
+    const { setup, broker, known } = await openWithKeys();
+    await setup.client.ask("configSet", { settings: { heartbeat_interval: 200 } });
+    const worker = withKeys(setup.workers, known, broker.publicKey, 20_000);
     await worker.ask("CONNECT", { services: ["echo"] });
     await worker.ask("PING", { heartbeat_interval: 600 });
-    const client = withKeys(shop.clients, known, broker.publicKey, 20_000, "c1");
+    const client = withKeys(setup.clients, known, broker.publicKey, 20_000, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 });
     await worker.hear();
     worker.close();
@@ -151,8 +151,8 @@ describe("a listener with CURVE", () => {
   });
 
   it("is the round-robin listener, too", async () => {
-    const { shop, broker, known } = await openWithKeys(["scale0", "round-robin"]);
-    const url = roundRobinOf(shop);
+    const { setup, broker, known } = await openWithKeys(["scale0", "round-robin"]);
+    const url = roundRobinOf(setup);
     const hello = ["", "LMQv100", Buffer.from([1]), Buffer.from("12345678"), ""];
     const pongs = async (mine: Pair, receiveTimeout: number): Promise<boolean> => {
       const peer = withKeys(url, mine, broker.publicKey, receiveTimeout, `${url}:7`);
@@ -167,5 +167,5 @@ describe("a listener with CURVE", () => {
   });
 });
 
-const roundRobinOf = ({ broker }: Scale0Shop): string =>
+const roundRobinOf = ({ broker }: Scale0Broker): string =>
   broker.listeners.find(({ name }) => name === "round-robin")?.urls[0] ?? "";

@@ -18,21 +18,21 @@ describe("with a worker killed every second", () => {
   it(
     `${REQUESTS} requests are each answered or refused, none twice, none in silence`,
     async () => {
-      const shop = await openScale0();
-      await shop.client.ask("configSet", { settings: { heartbeat_interval: 2_000 } });
+      const setup = await openScale0();
+      await setup.client.ask("configSet", { settings: { heartbeat_interval: 2_000 } });
       const script = join(fileURLToPath(import.meta.url), "..", "literal-worker.mjs");
       const workers: Launched[] = [];
       let started = 0;
       const launch = (): void => {
         const name = `w${++started}`;
-        const worker = new Launched(name, [script, shop.workers, name, "4"], { env: process.env });
+        const worker = new Launched(name, [script, setup.workers, name, "4"], { env: process.env });
         workers.push(worker);
         atEnd(() => worker.end("SIGKILL"));
       };
       for (let i = 0; i < WORKERS; i++) launch();
-      await until("all are there", async () => (await shop.client.workers()).length === WORKERS, 60_000);
+      await until("all are there", async () => (await setup.client.workers()).length === WORKERS, 60_000);
 
-      const client = dealer(shop.clients, "asker");
+      const client = dealer(setup.clients, "asker");
       const heard = new Map<number, string[]>();
       let total = 0;
       const listening = (async () => {
@@ -75,7 +75,7 @@ describe("with a worker killed every second", () => {
       expect(Object.keys(outcomes).filter((one) => one !== "answered" && one !== "504")).toEqual([]);
       // What was at a worker when it was killed, and might not be done twice.
       expect(outcomes["504"] ?? 0).toBeLessThanOrEqual(kills);
-      expect((await shop.client.ask("status", {})).requests).toEqual({ waiting: 0, running: 0 });
+      expect((await setup.client.ask("status", {})).requests).toEqual({ waiting: 0, running: 0 });
     },
     120_000 + (REQUESTS / A_SECOND) * 2_000,
   );

@@ -12,7 +12,7 @@ export { atEnd };
 
 export type Said = readonly [command: string, parameters: Record<string, unknown>, ...body: string[]];
 
-export interface Scale0Shop {
+export interface Scale0Broker {
   readonly dir: string;
   readonly broker: RunningBroker;
   readonly client: Client;
@@ -23,7 +23,7 @@ export interface Scale0Shop {
   stop(): Promise<void>;
 }
 
-export async function openScale0(options: Partial<ServerOptions> = {}): Promise<Scale0Shop> {
+export async function openScale0(options: Partial<ServerOptions> = {}): Promise<Scale0Broker> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-scale0-"));
   if (options.dir === undefined) atEnd(() => rmSync(dir, { recursive: true, force: true }));
   const listeners = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];
@@ -145,12 +145,12 @@ export interface WorkerStart {
 
 /** A worker through its startup, as far as the PONG that says it is registered. */
 export async function startedWorker(
-  shop: Pick<Scale0Shop, "workers">,
+  setup: Pick<Scale0Broker, "workers">,
   identity: string,
   start: WorkerStart = {},
 ): Promise<Literal> {
   const { services = ["echo"], slots, more = {} } = start;
-  const worker = dealer(shop.workers, identity);
+  const worker = dealer(setup.workers, identity);
   const [, { config_version }] = await worker.ask("CONNECT", { config_type: "JSON", services, slots, ...more });
   const pong = await worker.ask("PING", { heartbeat_interval: 10_000, time: Date.now(), config_version });
   if (pong[0] !== "PONG") throw new Error(`expected PONG, got ${pong[0]}`);

@@ -12,22 +12,22 @@ const refused = (why: RegExp, more: object = {}) => [
 
 describe("a message over the limit", () => {
   it("of 64 MiB is refused to a client with its message id; the others are answered", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 }, "small");
     await client.say("WORKREQUEST", { service: "echo", message_id: 2 }, Buffer.alloc(65 * MIB));
     expect(await client.hear()).toEqual(refused(/more than 67108864 bytes/, { message_id: 2 }));
     await answerOne(worker);
     expect(await client.hear()).toEqual(["WORKREPLY", { message_id: 1 }, "small"]);
-    const asking = req(shop.clients);
+    const asking = req(setup.clients);
     expect(await asking.ask("WORKREQUEST", { service: "echo" }, Buffer.alloc(65 * MIB))).toEqual(refused(/67108864/));
     expect((await asking.ask("PING"))[0]).toBe("PONG");
   });
 
   it("of 10,000 frames is refused", async () => {
-    const shop = await openScale0();
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const client = dealer(setup.clients, "c1");
     const many = Array.from({ length: 10_000 }, () => "x");
     expect(await client.ask("WORKREQUEST", { service: "echo", message_id: 1 }, ...many)).toEqual(
       refused(/more than 10000 frames/, { message_id: 1 }),
@@ -35,16 +35,16 @@ describe("a message over the limit", () => {
   });
 
   it("of 1 MiB of parameters is refused", async () => {
-    const shop = await openScale0();
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const client = dealer(setup.clients, "c1");
     expect(await client.ask("PING", { more: "x".repeat(MIB) })).toEqual(refused(/bytes of parameters/));
     expect((await client.ask("PING"))[0]).toBe("PONG");
   });
 
   it("of a worker disconnects it, and what it had is refused", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 });
     const [, { work_request_identifier }] = await worker.hear();
     expect(await worker.ask("WORKREPLY", { work_request_identifier }, Buffer.alloc(65 * MIB))).toEqual(

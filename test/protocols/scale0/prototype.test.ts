@@ -4,11 +4,11 @@ import { dealer, openScale0, req, router, subscriber } from "./kit.js";
 
 describe("the prototype's dialect", () => {
   it("is READY and OK, PING each second and back, HEARTBEAT and its echo, with work between them", async () => {
-    const shop = await openScale0();
-    const listening = subscriber(shop.published, "proto1", "PING");
+    const setup = await openScale0();
+    const listening = subscriber(setup.published, "proto1", "PING");
     const [topic, time] = await listening.receive();
     expect([topic?.toString(), time?.toString()]).toEqual(["PING", expect.stringMatching(/^\d{13}$/)]);
-    const worker = dealer(shop.workers, "proto1");
+    const worker = dealer(setup.workers, "proto1");
     await worker.sayFrames("READY", "upper, lower");
     const heard = async (word: string): Promise<string[]> => {
       for (;;) {
@@ -17,41 +17,41 @@ describe("the prototype's dialect", () => {
       }
     };
     expect(await heard("OK")).toEqual(["proto1", "OK"]);
-    const [found] = await shop.client.workers();
+    const [found] = await setup.client.workers();
     expect(found).toMatchObject({ name: "proto1", services: ["upper", "lower"], free: { slots: 1 } });
     await worker.sayFrames("HEARTBEAT", "17.5");
     expect(await heard("HEARTBEAT")).toEqual(["proto1", "HEARTBEAT", "17.5"]);
 
-    const asked = shop.client.request("upper", Buffer.from("a"));
+    const asked = setup.client.request("upper", Buffer.from("a"));
     const [command, { work_request_identifier }, body] = await worker.hear();
     expect([command, body]).toEqual(["WORKREQUEST", "a"]);
     await worker.say("WORKREPLY", { work_request_identifier }, "A");
     expect((await asked).toString()).toBe("A");
-    const again = shop.client.request("lower", Buffer.from("B"));
+    const again = setup.client.request("lower", Buffer.from("B"));
     await worker.sayFrames("PING", (await heard("PING"))[1] ?? "");
     expect((await worker.hear())[2]).toBe("B");
     again.catch(() => {});
   });
 
   it("loses a worker that answers no PING for three seconds, without a word", async () => {
-    const shop = await openScale0();
-    const worker = dealer(shop.workers, "proto1");
+    const setup = await openScale0();
+    const worker = dealer(setup.workers, "proto1");
     await worker.sayFrames("READY", "upper");
-    await until("it is known", async () => (await shop.client.workers()).length === 1);
-    await until("it is gone", async () => (await shop.client.workers()).length === 0);
+    await until("it is known", async () => (await setup.client.workers()).length === 1);
+    await until("it is gone", async () => (await setup.client.workers()).length === 0);
     expect(await worker.silent(50)).toBe(true);
     // It says READY once in its life: any other word of it brings it back.
     await worker.sayFrames("PING", "1");
-    await until("it is known again", async () => (await shop.client.workers()).length === 1);
-    expect((await shop.client.workers())[0]).toMatchObject({ services: ["upper"] });
+    await until("it is known again", async () => (await setup.client.workers()).length === 1);
+    expect((await setup.client.workers())[0]).toMatchObject({ services: ["upper"] });
   });
 
   it("knows nothing of a worker that never said READY, or said it in JSON", async () => {
-    const shop = await openScale0();
-    const listening = subscriber(shop.published, "proto1", "PING");
+    const setup = await openScale0();
+    const listening = subscriber(setup.published, "proto1", "PING");
     // Its subscription is known here now.
     await listening.receive();
-    const worker = dealer(shop.workers, "proto1");
+    const worker = dealer(setup.workers, "proto1");
     await worker.sayFrames("HEARTBEAT", "17.5");
     let published = await listening.receive();
     while (String(published[0]) === "PING") published = await listening.receive();
@@ -59,16 +59,16 @@ describe("the prototype's dialect", () => {
     expect((await worker.hearFrames()).map(String)).toEqual(["HEARTBEAT", "17.5"]);
     await worker.sayFrames("READY", '{"services":["upper"]}');
     expect(await worker.hear()).toEqual(["DISCONNECTERROR", { code: 501, message: 'unknown command: "READY"' }]);
-    expect(await shop.client.workers()).toEqual([]);
+    expect(await setup.client.workers()).toEqual([]);
   });
 
   it("answers a worker that says where it listens directly, and PINGs it there", async () => {
-    const shop = await openScale0();
+    const setup = await openScale0();
     const listener = await router();
-    const worker = dealer(shop.workers, "broker-1");
+    const worker = dealer(setup.workers, "broker-1");
     await worker.sayFrames("READY", `${listener.url} test,other`);
     expect((await worker.hearFrames()).map(String)).toEqual(["OK", ""]);
-    expect(await shop.client.workers()).toMatchObject([{ name: "broker-1", services: ["test", "other"] }]);
+    expect(await setup.client.workers()).toMatchObject([{ name: "broker-1", services: ["test", "other"] }]);
     await worker.sayFrames("HEARTBEAT", "1794803112.11");
     expect((await worker.hearFrames()).map(String)).toEqual(["HEARTBEAT", "1794803112.11"]);
     // For longer than silence is borne: PONG is a sign of life.
@@ -77,8 +77,8 @@ describe("the prototype's dialect", () => {
       expect([ping, time]).toEqual(["PING", expect.stringMatching(/^\d{13}$/)]);
       await worker.sayFrames("PONG", time ?? "");
     }
-    expect(await shop.client.workers()).toMatchObject([{ name: "broker-1", free: { slots: 1 } }]);
-    const asked = shop.client.request("test", Buffer.from("a"));
+    expect(await setup.client.workers()).toMatchObject([{ name: "broker-1", free: { slots: 1 } }]);
+    const asked = setup.client.request("test", Buffer.from("a"));
     const [command, { work_request_identifier }] = await worker.hear();
     expect(command).toBe("WORKREQUEST");
     await worker.say("WORKREPLY", { work_request_identifier }, "A");
@@ -86,25 +86,25 @@ describe("the prototype's dialect", () => {
   });
 
   it("has older forms, which are not answered", async () => {
-    const shop = await openScale0();
-    const older = dealer(shop.workers, "old1");
+    const setup = await openScale0();
+    const older = dealer(setup.workers, "old1");
     await older.sayFrames("PING", "tcp://127.0.0.1:9080 test 1300000000");
-    const oldest = req(shop.workers, "old2");
+    const oldest = req(setup.workers, "old2");
     await oldest.sayFrames("PING", "test 1300000000");
     expect([await older.silent(200), await oldest.silent(1)]).toEqual([true, true]);
-    expect(await shop.client.workers()).toEqual([]);
+    expect(await setup.client.workers()).toEqual([]);
   });
 
   it.each(["tcp://192.0.2.1:9", "tcp://127.example:9", "ipc:///var/tmp/x"])(
     "lets in a worker that listens at %s, and connects to no machine but its own",
     async (place) => {
-      const shop = await openScale0();
-      const worker = dealer(shop.workers, "broker-1");
+      const setup = await openScale0();
+      const worker = dealer(setup.workers, "broker-1");
       await worker.sayFrames("READY", `${place} test`);
       expect((await worker.hearFrames()).map(String)).toEqual(["OK", ""]);
       await worker.sayFrames("HEARTBEAT", "1");
       expect((await worker.hearFrames()).map(String)).toEqual(["HEARTBEAT", "1"]);
-      expect(await shop.client.workers()).toMatchObject([{ services: ["test"] }]);
+      expect(await setup.client.workers()).toMatchObject([{ services: ["test"] }]);
     },
   );
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
-import { dealer, type Literal, numbering, openScale0, req, type Said, type Scale0Shop } from "./kit.js";
+import { dealer, type Literal, numbering, openScale0, req, type Said, type Scale0Broker } from "./kit.js";
 
 /** PINGs until it hears something that is no PONG. */
 async function pingUntil(worker: Literal, command: string): Promise<Said> {
@@ -11,8 +11,8 @@ async function pingUntil(worker: Literal, command: string): Promise<Said> {
   }
 }
 
-async function startedReq(shop: Scale0Shop): Promise<Literal> {
-  const worker = req(shop.workers, "r1");
+async function startedReq(setup: Scale0Broker): Promise<Literal> {
+  const worker = req(setup.workers, "r1");
   expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
   expect((await worker.ask("PING", { config_version: 0 }))[0]).toBe("PONG");
   return worker;
@@ -20,9 +20,9 @@ async function startedReq(shop: Scale0Shop): Promise<Literal> {
 
 describe("a worker with a REQ socket", () => {
   it("hears of work when it PINGs, and may go on after each reply", async () => {
-    const shop = await openScale0();
-    const worker = await startedReq(shop);
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedReq(setup);
+    const client = dealer(setup.clients, "c1");
     for (const body of ["one", "two", "three"]) {
       await client.say("WORKREQUEST", { service: "echo", message_id: body }, body);
       const [, { work_request_identifier }, given] = await pingUntil(worker, "WORKREQUEST");
@@ -34,11 +34,11 @@ describe("a worker with a REQ socket", () => {
   });
 
   it("is answered by the request that comes while it waits", async () => {
-    const shop = await openScale0();
-    const worker = await startedReq(shop);
+    const setup = await openScale0();
+    const worker = await startedReq(setup);
     // The answer to this is held back for a moment, or is a PONG where the moment was over: then the next is.
     const heard = pingUntil(worker, "TASK");
-    const client = dealer(shop.clients, "c1");
+    const client = dealer(setup.clients, "c1");
     await client.say("TASK", { service: "echo", message_id: 1 }, "x");
     const [, { id }] = await heard;
     expect((await worker.ask("TASKREPLY", { id, body: "y" }))[0]).toBe("PONG");
@@ -46,20 +46,20 @@ describe("a worker with a REQ socket", () => {
   });
 
   it("hears of a new config, of maintenance and of errors when it speaks", async () => {
-    const shop = await openScale0();
-    const worker = await startedReq(shop);
-    await shop.client.ask("configSet", { settings: { note: 1 } });
-    await shop.client.ask("configSet", { settings: { note: 2 } });
+    const setup = await openScale0();
+    const worker = await startedReq(setup);
+    await setup.client.ask("configSet", { settings: { note: 1 } });
+    await setup.client.ask("configSet", { settings: { note: 2 } });
     expect((await pingUntil(worker, "CONFIG"))[1]).toMatchObject({ config_version: 2 });
     expect((await worker.ask("PING", { config_version: 1 }))[0]).toBe("FORCENEGOTIATE");
     expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
     expect((await worker.ask("PING", { config_version: 2 }))[0]).toBe("PONG");
     const brokers = [{ identity: "west", worker_uri: "tcp://192.0.2.1:1", client_uri: "tcp://192.0.2.1:2" }];
-    await shop.client.ask("configSet", { settings: { brokers } });
-    await shop.client.ask("drainBroker", { draining: true });
+    await setup.client.ask("configSet", { settings: { brokers } });
+    await setup.client.ask("drainBroker", { draining: true });
     expect((await worker.ask("PING", {}))[1]).toMatchObject({ code: 301 });
     expect(await worker.ask("NEEDBROKER", {})).toEqual(["CHANGEBROKER", { brokers }]);
-    await shop.client.ask("drainBroker", { draining: false });
+    await setup.client.ask("drainBroker", { draining: false });
     // Nothing of what was said before is left over.
     expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
@@ -67,14 +67,14 @@ describe("a worker with a REQ socket", () => {
   });
 
   it("may number what it says, and speak again without waiting", async () => {
-    const shop = await openScale0();
-    const worker = numbering(shop.workers);
+    const setup = await openScale0();
+    const worker = numbering(setup.workers);
     expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
     await worker.say("PING", {});
     await worker.say("PING", {});
     expect((await worker.hear())[0]).toBe("PONG");
-    const client = dealer(shop.clients, "c1");
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 }, "x");
     const [, { work_request_identifier }] = await pingUntil(worker, "WORKREQUEST");
     expect((await worker.ask("WORKREPLY", { work_request_identifier }, "y"))[0]).toBe("PONG");
@@ -82,18 +82,18 @@ describe("a worker with a REQ socket", () => {
   });
 
   it("is told that nobody knows it, whatever it says", async () => {
-    const shop = await openScale0();
-    const worker = req(shop.workers, "r1");
+    const setup = await openScale0();
+    const worker = req(setup.workers, "r1");
     expect((await worker.ask("PING", {}))[0]).toBe("FORCENEGOTIATE");
     expect((await worker.ask("WORKREPLY", { work_request_identifier: "?" }))[0]).toBe("FORCENEGOTIATE");
   });
 
   it("loses what it was given and never heard of when it goes", async () => {
-    const shop = await openScale0();
-    const worker = await startedReq(shop);
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedReq(setup);
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 }, "x");
-    await until("it is given", async () => (await shop.client.workers())[0]?.free.slots === 0);
+    await until("it is given", async () => (await setup.client.workers())[0]?.free.slots === 0);
     worker.close();
     expect((await client.hear())[1]).toMatchObject({ code: 504, message_id: 1 });
   });

@@ -4,9 +4,9 @@ import { answerOne, dealer, numbering, openScale0, req, startedWorker } from "./
 
 describe("work", () => {
   it("goes from a DEALER client to a worker and back, its frames untouched", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = dealer(setup.clients, "c1");
     const binary = Buffer.from([0, 255, 1, 128]);
     await client.sayFrames("WORKREQUEST", '{"service":"echo","message_id":"m1","mine":{"x":1}}', "one", "", binary);
     const [command = "", json = "", ...body] = await worker.hearFrames();
@@ -30,9 +30,9 @@ describe("work", () => {
   });
 
   it("goes to a REQ client with its delimiter, and a message id of any kind or none", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = req(shop.clients);
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = req(setup.clients);
     for (const message_id of [undefined, 7, "x"]) {
       await client.say("WORKREQUEST", { service: "echo", message_id }, "hello");
       await answerOne(worker);
@@ -42,9 +42,9 @@ describe("work", () => {
   });
 
   it("goes back under a message id of more digits than JavaScript keeps, in any of its names", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = dealer(setup.clients, "c1");
     for (const [command, id] of [
       ["WORKREQUEST", '"message_id":18446744073709551615'],
       ["TASK", '"id":9007199254740993'],
@@ -63,9 +63,9 @@ describe("work", () => {
   });
 
   it("goes back to a REQ client that numbers what it says under the same number", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const client = numbering(shop.clients);
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const client = numbering(setup.clients);
     for (const body of ["one", "two"]) {
       await client.say("WORKREQUEST", { service: "echo", message_id: body }, body);
       await answerOne(worker);
@@ -77,7 +77,7 @@ describe("work", () => {
     await client.say("WORKREQUEST", { service: "echo", message_id: "slow" }, "slow");
     expect((await client.ask("PING", {}))[0]).toBe("PONG");
     const number = Buffer.from([0, 1, 2, 255]);
-    const plain = dealer(shop.clients, "c1");
+    const plain = dealer(setup.clients, "c1");
     await plain.sayFrames(number, "", "PING", "{}");
     expect((await plain.hearFrames()).slice(0, 3)).toEqual([number, Buffer.alloc(0), Buffer.from("PONG")]);
     // Four letters alone are no number.
@@ -86,9 +86,9 @@ describe("work", () => {
   });
 
   it("is called TASK by the later notes, and answered in the word that was used", async () => {
-    const shop = await openScale0();
-    const client = dealer(shop.clients, "c1");
-    const worker = await startedWorker(shop, "w1", { more: { work: "TASK" } });
+    const setup = await openScale0();
+    const client = dealer(setup.clients, "c1");
+    const worker = await startedWorker(setup, "w1", { more: { work: "TASK" } });
     for (const [asked, replied] of [
       ["WORKREQUEST", "WORKREPLY"],
       ["TASK", "TASKREPLY"],
@@ -101,15 +101,15 @@ describe("work", () => {
       expect(await client.hear()).toEqual([replied, { message_id: 1 }, "y"]);
     }
     worker.close();
-    const other = await startedWorker(shop, "w2", { services: ["other"] });
+    const other = await startedWorker(setup, "w2", { services: ["other"] });
     await client.say("TASK", { service: "other", message_id: 2 });
     expect((await other.hear())[0]).toBe("TASK");
   });
 
   it("has an id and a body among its parameters, as the later notes have them", async () => {
-    const shop = await openScale0();
-    const client = dealer(shop.clients, "c1");
-    const worker = await startedWorker(shop, "w1", { more: { work: "TASK" } });
+    const setup = await openScale0();
+    const client = dealer(setup.clients, "c1");
+    const worker = await startedWorker(setup, "w1", { more: { work: "TASK" } });
     await client.say("TASK", { service: "echo", id: "mine", body: "ä" });
     const [command, { id, work_request_identifier, body, time }, frame] = await worker.hear();
     expect([command, body, frame]).toEqual(["TASK", "ä", "ä"]);
@@ -129,9 +129,9 @@ describe("work", () => {
   });
 
   it("of several services of one worker comes with the service's name", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1", { services: ["a", "b"] });
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1", { services: ["a", "b"] });
+    const client = dealer(setup.clients, "c1");
     for (const service of ["b", "a"]) {
       await client.say("WORKREQUEST", { service, message_id: service });
       expect((await answerOne(worker, service))[1]).toMatchObject({ service });
@@ -140,9 +140,9 @@ describe("work", () => {
   });
 
   it("of a service that a worker offers from its next CONNECT on waits for that, and none of the old comes any more", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1", { services: ["old"] });
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1", { services: ["old"] });
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "new", message_id: 1 }, "a");
     await client.say("WORKREQUEST", { service: "old", message_id: 2 }, "b");
     const [, { work_request_identifier }, body] = await worker.hear();
@@ -155,13 +155,17 @@ describe("work", () => {
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
     expect((await worker.hear())[2]).toBe("a");
     expect((await client.hear())[1]).toMatchObject({ code: 504, message_id: 3 });
-    expect(await shop.client.workers()).toMatchObject([{ services: ["new", "newer"] }]);
+    expect(await setup.client.workers()).toMatchObject([{ services: ["new", "newer"] }]);
   });
 
   it("goes to the worker that was used longest ago, and only to one that has PINGed since", async () => {
-    const shop = await openScale0();
-    const workers = [await startedWorker(shop, "w1"), await startedWorker(shop, "w2"), await startedWorker(shop, "w3")];
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const workers = [
+      await startedWorker(setup, "w1"),
+      await startedWorker(setup, "w2"),
+      await startedWorker(setup, "w3"),
+    ];
+    const client = dealer(setup.clients, "c1");
     for (let i = 0; i < 3; i++) await client.say("WORKREQUEST", { service: "echo", message_id: i }, String(i));
     for (const [i, worker] of workers.entries()) {
       const [, { work_request_identifier }, body] = await worker.hear();
@@ -171,25 +175,25 @@ describe("work", () => {
     }
     // All have replied, none has PINGed: the next one waits.
     await client.say("WORKREQUEST", { service: "echo", message_id: 9 }, "9");
-    await until("it waits", async () => (await shop.client.ask("status", {})).requests.waiting === 1);
+    await until("it waits", async () => (await setup.client.ask("status", {})).requests.waiting === 1);
     await workers[1]?.say("PING", {});
     const [, , body] = (await workers[1]?.hearOf("WORKREQUEST")) ?? [];
     expect(body).toBe("9");
   });
 
   it("is given to a worker with several slots one at each PING, and no more than it has slots", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1", { slots: 2 });
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1", { slots: 2 });
+    const client = dealer(setup.clients, "c1");
     for (let i = 0; i < 4; i++) await client.say("WORKREQUEST", { service: "echo", message_id: i }, String(i));
     const first = await worker.hear();
     expect(first[2]).toBe("0");
-    await until("three wait", async () => (await shop.client.ask("status", {})).requests.waiting === 3);
+    await until("three wait", async () => (await setup.client.ask("status", {})).requests.waiting === 3);
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
     expect((await worker.hear())[2]).toBe("1");
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
-    expect((await shop.client.ask("status", {})).requests).toEqual({ waiting: 2, running: 2 });
+    expect((await setup.client.ask("status", {})).requests).toEqual({ waiting: 2, running: 2 });
     await worker.say("WORKREPLY", { work_request_identifier: first[1].work_request_identifier }, "done");
     await client.hear();
     await worker.say("PING", {});
@@ -197,10 +201,10 @@ describe("work", () => {
   });
 
   it("that nobody waits for is dropped quietly: unknown identifiers, those of others, and the second reply", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const other = await startedWorker(shop, "w2", { services: ["other"] });
-    const client = dealer(shop.clients, "c1");
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const other = await startedWorker(setup, "w2", { services: ["other"] });
+    const client = dealer(setup.clients, "c1");
     await client.say("WORKREQUEST", { service: "echo", message_id: 1 });
     const [, { work_request_identifier }] = await worker.hear();
     for (const identifier of ["c1/1/9999", "", null, 7, work_request_identifier]) {
@@ -216,17 +220,17 @@ describe("work", () => {
   });
 
   it("flows between Scale0 and laboro's own workers and clients", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1", { services: ["old"] });
-    const asked = shop.client.request("old", Buffer.from("hello"));
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1", { services: ["old"] });
+    const asked = setup.client.request("old", Buffer.from("hello"));
     const [, parameters, body] = await worker.hear();
     expect([parameters.service, body]).toEqual(["old", "hello"]);
     await worker.say("WORKREPLY", { work_request_identifier: parameters.work_request_identifier }, "wor", "ld");
     expect((await asked).toString()).toBe("world");
     const { startWorker } = await import("../../../src/entries/worker.js");
     const own = startWorker({
-      broker: shop.broker.url,
-      token: shop.broker.token,
+      broker: setup.broker.url,
+      token: setup.broker.token,
       services: {
         new: (bytes) => Buffer.from(bytes).reverse(),
         bad: () => {
@@ -235,7 +239,7 @@ describe("work", () => {
       },
     });
     try {
-      const client = dealer(shop.clients, "c1");
+      const client = dealer(setup.clients, "c1");
       expect(await client.ask("WORKREQUEST", { service: "new", message_id: 1 }, "ab", "cd")).toEqual([
         "WORKREPLY",
         { message_id: 1 },
@@ -254,9 +258,9 @@ describe("work", () => {
 
 describe("a durable batch of calls", () => {
   it("is done by Scale0 workers too, task by task", async () => {
-    const shop = await openScale0();
-    const worker = await startedWorker(shop, "w1");
-    const job = await shop.client.submit({ recipe: { kind: "call", service: "echo" }, entries: ["a", "b", "c"] });
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    const job = await setup.client.submit({ recipe: { kind: "call", service: "echo" }, entries: ["a", "b", "c"] });
     await answerOne(worker);
     const [, second] = await worker.hearOf("WORKREQUEST");
     await worker.say("WORKREPLY", { work_request_identifier: second.work_request_identifier, error: "E" }, "no luck");
@@ -270,24 +274,24 @@ describe("a durable batch of calls", () => {
       ["failed", "no luck"],
       ["succeeded", undefined],
     ]);
-    const { pieces } = await shop.client.ask("output", { job: job.id, index: 2 });
+    const { pieces } = await setup.client.ask("output", { job: job.id, index: 2 });
     expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["C!"]);
   });
 
   it("goes to another worker where one is lost, and no longer where it was cancelled", async () => {
-    const shop = await openScale0();
-    const first = await startedWorker(shop, "w1");
-    const job = await shop.client.submit({ recipe: { kind: "call", service: "echo" }, entries: ["a"] });
+    const setup = await openScale0();
+    const first = await startedWorker(setup, "w1");
+    const job = await setup.client.submit({ recipe: { kind: "call", service: "echo" }, entries: ["a"] });
     await first.hearOf("WORKREQUEST");
     await first.sayFrames("NONSENSE", "{}");
-    const second = await startedWorker(shop, "w2");
+    const second = await startedWorker(setup, "w2");
     const [, { work_request_identifier }] = await second.hearOf("WORKREQUEST");
     await job.cancel();
     await job.wait();
-    expect((await shop.client.ask("job", { job: job.id })).state).toBe("cancelled");
+    expect((await setup.client.ask("job", { job: job.id })).state).toBe("cancelled");
     await second.say("WORKREPLY", { work_request_identifier }, "late");
     await second.say("PING", {});
-    const asked = shop.client.request("echo", Buffer.from("x"));
+    const asked = setup.client.request("echo", Buffer.from("x"));
     await answerOne(second);
     expect((await asked).toString()).toBe("x");
   });

@@ -95,8 +95,8 @@ describe("a Scale0 worker", () => {
     const log = { ...SILENT, warn: (_fields: object, text: string) => void warned.push(text) };
     const worker = start({ broker: `tcp://127.0.0.1:${port}`, connectTimeoutMs: 200, keepTrying: true, log });
     await until("it has found nobody", () => warned.some((text) => text.includes("no broker, retrying")));
-    const shop = await openScale0({ listeners: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
-    await until("it is there", async () => (await shop.client.workers()).length === 1);
+    const setup = await openScale0({ listeners: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
+    await until("it is there", async () => (await setup.client.workers()).length === 1);
     await worker.stop();
     await expect(worker.ended).resolves.toBeUndefined();
   });
@@ -213,16 +213,16 @@ describe("a Scale0 worker", () => {
   });
 
   it("leaves nothing behind when it is stopped: it is out of the queue first, and answers what it has", async () => {
-    const shop = await openScale0();
+    const setup = await openScale0();
     let answer: (text: string) => void = () => {};
     const slow = { slow: () => new Promise<string>((resolve) => (answer = resolve)) };
-    const worker = start({ broker: shop.workers, services: slow, slots: 2 });
-    await until("it is there", async () => (await shop.client.workers())[0]?.total.slots === 1);
-    const first = shop.client.request("slow", Buffer.from("1"));
-    await until("it has one", async () => (await shop.client.workers())[0]?.requests === 1);
+    const worker = start({ broker: setup.workers, services: slow, slots: 2 });
+    await until("it is there", async () => (await setup.client.workers())[0]?.total.slots === 1);
+    const first = setup.client.request("slow", Buffer.from("1"));
+    await until("it has one", async () => (await setup.client.workers())[0]?.requests === 1);
     const stopped = worker.stop(20_000);
-    await until("it takes no more", async () => (await shop.client.workers())[0]?.total.slots === 1);
-    const second = shop.client.request("slow", Buffer.from("2"), { timeoutMs: 200 });
+    await until("it takes no more", async () => (await setup.client.workers())[0]?.total.slots === 1);
+    const second = setup.client.request("slow", Buffer.from("2"), { timeoutMs: 200 });
     answer("done");
     expect((await first).toString()).toBe("done");
     await stopped;
@@ -233,7 +233,7 @@ describe("a Scale0 worker", () => {
   });
 
   it("does as many at once as it has slots", async () => {
-    const shop = await openScale0();
+    const setup = await openScale0();
     let most = 0;
     let busy = 0;
     const services = {
@@ -244,8 +244,8 @@ describe("a Scale0 worker", () => {
         return "";
       },
     };
-    start({ broker: shop.workers, services, slots: 3 });
-    await Promise.all(Array.from({ length: 12 }, () => shop.client.request("nap")));
+    start({ broker: setup.workers, services, slots: 3 });
+    await Promise.all(Array.from({ length: 12 }, () => setup.client.request("nap")));
     expect(most).toBe(3);
   });
 });

@@ -14,7 +14,7 @@ import { atEnd, dealer, heardRouter, raw, zmq } from "./support.js";
 
 const text = (frames: readonly Buffer[]): string[] => frames.map((frame) => frame.toString("latin1"));
 
-describe("a PUB of ours", () => {
+describe("laboro's own PUB", () => {
   it("gives a SUB of ZeroMQ what it has subscribed to, and no more", async () => {
     const publisher = await openPublisher({ host: "127.0.0.1", port: 0 });
     atEnd(() => publisher.close());
@@ -72,7 +72,7 @@ describe("a PUB of ours", () => {
   });
 });
 
-describe("a DEALER of ours", () => {
+describe("laboro's own DEALER", () => {
   it("speaks to a ROUTER of ZeroMQ, with the identity that it was given", async () => {
     const server = zmq((context) => new ZmqRouter({ context, linger: 0, receiveTimeout: 20_000 }));
     await server.bind("tcp://127.0.0.1:*");

@@ -24,7 +24,7 @@ const hello = (socketType: string, identity: string): Buffer =>
     ),
   ]);
 
-describe("a ROUTER of ours", () => {
+describe("laboro's own ROUTER", () => {
   it("speaks to a DEALER of ZeroMQ", async () => {
     const { router, messages } = await heardRouter();
     const peer = dealer(router.url, { routingId: "peer one" });

@@ -15,7 +15,7 @@ export interface Heard {
   readonly complaints: { readonly address: string; readonly code: ErrorCode; readonly why: string }[];
 }
 
-/** A router of ours that keeps what it hears, and answers a message whose first frame is `echo`. */
+/** laboro's own router that keeps what it hears, and answers a message whose first frame is `echo`. */
 export async function heardRouter(options: Partial<RouterOptions> = {}): Promise<Heard> {
   const heard: Omit<Heard, "router"> = { messages: [], joined: [], left: [], complaints: [] };
   const router: Router = await openRouter(

@@ -14,31 +14,31 @@ import {
   openFuq1Listener,
   openFuqListenerWith,
 } from "../../../../src/protocols/fuq/broker/listener.js";
-import { openShop, type Shop } from "../../../client/shop.js";
 import { atEnd } from "../../../support/at-end.js";
+import { openTestBroker, type TestBroker } from "../../../support/test-broker.js";
 import { LiteralWorker } from "./literal-worker.js";
 
 export { atEnd };
 
-export interface Yard extends Shop {
+export interface Yard extends TestBroker {
   readonly context: ListenerContext;
   /** What was said of peers that misbehaved. */
   readonly complaints: string[];
 }
 
-export async function openYard(options: Parameters<typeof openShop>[0] = {}): Promise<Yard> {
-  const shop = await openShop(options);
+export async function openYard(options: Parameters<typeof openTestBroker>[0] = {}): Promise<Yard> {
+  const setup = await openTestBroker(options);
   const complaints: string[] = [];
   const log: Log = { info: () => {}, warn: (_fields, text) => complaints.push(text), error: () => {} };
   const context: ListenerContext = {
-    core: shop.broker.core,
+    core: setup.broker.core,
     log,
     peerErrors: new PeerErrors(log),
     connections: new TracedConnections(),
     settings: {},
-    guard: shop.broker.guard,
+    guard: setup.broker.guard,
   };
-  return { ...shop, context, complaints };
+  return { ...setup, context, complaints };
 }
 
 const ANYWHERE = { host: "127.0.0.1", ports: [0] };

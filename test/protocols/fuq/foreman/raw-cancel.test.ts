@@ -1,6 +1,6 @@
 /** CANCEL on a raw stream, as the text has it: one TaskPair, an OK with the counts after it, and no UPDATE. */
 import { expect, it } from "vitest";
-import { resultsOf } from "../../../client/shop.js";
+import { resultsOf } from "../../../support/test-broker.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker } from "./kit.js";
 import { CANCEL, counts, ERROR, JOB, OK } from "./literal-worker.js";

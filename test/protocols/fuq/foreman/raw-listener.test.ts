@@ -1,6 +1,6 @@
 /** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
 import { describe, expect, it } from "vitest";
-import { resultsOf } from "../../../client/shop.js";
+import { resultsOf } from "../../../support/test-broker.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker, type Yard } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, type TaskOf, UPDATE } from "./literal-worker.js";

@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from "vitest";
 import type { FuqLinkOptions } from "../../../../src/protocols/fuq/broker/listener.js";
-import { resultsOf } from "../../../client/shop.js";
+import { resultsOf } from "../../../support/test-broker.js";
 import { until } from "../../../support/wait.js";
 import { nodeNamed, numbered, openWeb, openYard, webWorker, type Yard } from "./kit.js";
 import {

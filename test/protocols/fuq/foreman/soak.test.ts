@@ -6,9 +6,9 @@ import { WebSocket } from "ws";
 import { decodeMessage, encodeMessage } from "../../../../src/protocols/fuq/codec.js";
 import type { Message, Task, Update } from "../../../../src/protocols/fuq/messages.js";
 import { type Effect, ProtocolStateMachine } from "../../../../src/protocols/fuq/protocol-state-machine.js";
-import { resultsOf } from "../../../client/shop.js";
 import { SeededRandom } from "../../../support/random.js";
 import { scaled } from "../../../support/scale.js";
+import { resultsOf } from "../../../support/test-broker.js";
 import { until } from "../../../support/wait.js";
 import { atEnd, nodeNamed, numbered, openWeb, openYard } from "./kit.js";
 

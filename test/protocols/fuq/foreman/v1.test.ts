@@ -1,6 +1,6 @@
 /** The server of version 1, with a client written from its text alone. */
 import { expect, it } from "vitest";
-import { resultsOf } from "../../../client/shop.js";
+import { resultsOf } from "../../../support/test-broker.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openV1, openYard } from "./kit.js";
 import { ERROR, JOB, LiteralClient, OK, STOP, UPDATE } from "./literal-client.js";

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import type { Core } from "../../../../src/broker/core.js";
-import { resultsOf } from "../../../client/shop.js";
+import { resultsOf } from "../../../support/test-broker.js";
 import { until } from "../../../support/wait.js";
 import { atEnd, nodeNamed, numbered, openRaw, openWeb, openYard, rawWorker, webWorker } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, STOP, type TaskOf, UPDATE } from "./literal-worker.js";
@@ -231,7 +231,7 @@ describe("a worker on the WebSocket", () => {
     expect(await job.wait()).toBe("succeeded");
   });
 
-  it("never has two requests of ours at a time, whatever is to be said", async () => {
+  it("never has two of the foreman's requests at a time, whatever is to be said", async () => {
     const yard = await openYard();
     const worker = await webWorker(await openWeb(yard, nodeNamed("vm:7:1")));
     await worker.greet(3);

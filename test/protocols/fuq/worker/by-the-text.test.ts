@@ -217,7 +217,7 @@ describe("our worker and a foreman by the text of v2", () => {
     expect((await third.welcome()).data).toEqual({ NumProcs: 3, Running: [] });
   });
 
-  it("begin anew after a RESET of the foreman's, with HELLO and numbers from zero", async () => {
+  it("begin again after a RESET of the foreman's, with HELLO and numbers from zero", async () => {
     const yard = new Yard();
     const foreman = await openRawForeman();
     yard.worker(raw(foreman.port));
@@ -234,7 +234,7 @@ describe("our worker and a foreman by the text of v2", () => {
     expect(await caller.next()).toMatchObject({ type: UPDATE, seq: 2, data: update(1, 1, true, "done") });
   });
 
-  it("begin anew by themselves when the numbers are used up", async () => {
+  it("begin again by themselves when the numbers are used up", async () => {
     const yard = new Yard();
     const foreman = await openRawForeman();
     yard.worker(raw(foreman.port), { maxSequence: 9 });
@@ -261,7 +261,7 @@ describe("our worker and a foreman by the text of v2", () => {
     expect(await caller.next()).toMatchObject({ type: UPDATE, seq: 2, data: update(1, 3, true, "done") });
   });
 
-  it("go on after garbage: the connection is closed and made anew", async () => {
+  it("go on after garbage: the connection is closed and made again", async () => {
     const yard = new Yard();
     const foreman = await openRawForeman();
     yard.worker(raw(foreman.port));

@@ -7,17 +7,17 @@ import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { type Client, connect, type JobHandle, type TaskResult } from "../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
-import { atEnd } from "../support/at-end.js";
-import { freePort } from "../support/free-port.js";
+import { atEnd } from "./at-end.js";
+import { freePort } from "./free-port.js";
 
-export interface Shop {
+export interface TestBroker {
   readonly dir: string;
   readonly broker: RunningBroker;
   readonly client: Client;
   worker(options?: Partial<WorkerOptions>): Worker;
 }
 
-export async function openShop(options: Partial<ServerOptions> = {}): Promise<Shop> {
+export async function openTestBroker(options: Partial<ServerOptions> = {}): Promise<TestBroker> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
   atEnd(async () => rmSync(dir, { recursive: true, force: true }));
   const broker = await startBroker({ dir: join(dir, "data"), port: await freePort(), ...options });

@@ -17,7 +17,7 @@ export interface Visit {
   readonly height?: number;
 }
 
-export class Visitor {
+export class DashboardPage {
   readonly page: Page;
   readonly context: BrowserContext;
   /** Questions to the API, as `METHOD path`. */
@@ -31,16 +31,16 @@ export class Visitor {
     this.#broker = broker;
   }
 
-  static async come(browser: Browser, broker: RunningBroker, visit: Visit = {}): Promise<Visitor> {
+  static async open(browser: Browser, broker: RunningBroker, visit: Visit = {}): Promise<DashboardPage> {
     const { role = "admin", scheme = "light", width = 1440, height = 900 } = visit;
     const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height } });
     const page = await context.newPage();
     page.setDefaultTimeout(PATIENCE_MS);
-    const visitor = new Visitor(page, context, broker);
-    visitor.#listen();
+    const dashboard = new DashboardPage(page, context, broker);
+    dashboard.#listen();
     await page.goto(broker.newLoginLink(role).url);
     await page.getByRole("heading", { name: "Overview" }).waitFor();
-    return visitor;
+    return dashboard;
   }
 
   /** Another address of the dashboard, as if it were typed. */
@@ -93,7 +93,7 @@ export class Visitor {
   }
 
   /** Ends the visit. Throws where the page had anything to complain of. */
-  async leave(): Promise<void> {
+  async close(): Promise<void> {
     await this.context.close();
     if (this.#complaints.length > 0) throw new Error(`the page complained:\n${this.#complaints.join("\n")}`);
   }

@@ -22,7 +22,7 @@ type Ports = Readonly<Record<BrokerName, Readonly<Record<ListenerName, readonly 
 /** Started over ssh. */
 const MACHINE = "one";
 
-export class Staff {
+export class Processes {
   readonly #group: GroupSite;
   readonly #ports: Ports;
   readonly #processes = new Map<string, Launched>();
@@ -36,23 +36,23 @@ export class Staff {
   }
 
   /** Three brokers with all listeners, and workers of every kind. */
-  static async open(group: GroupSite): Promise<Staff> {
+  static async open(group: GroupSite): Promise<Processes> {
     const portsOf = async () => {
       const ports: Partial<Record<ListenerName, number[]>> = {};
       for (const [name, count] of Object.entries(LISTENERS))
         ports[name as ListenerName] = await Promise.all(Array.from({ length: count }, freePort));
       return ports as Record<ListenerName, number[]>;
     };
-    const staff = new Staff(group, { a: await portsOf(), b: await portsOf(), c: await portsOf() });
+    const processes = new Processes(group, { a: await portsOf(), b: await portsOf(), c: await portsOf() });
     // The first one makes the tables.
-    await staff.broker("a");
-    await Promise.all([staff.broker("b"), staff.broker("c")]);
+    await processes.broker("a");
+    await Promise.all([processes.broker("b"), processes.broker("c")]);
     await Promise.all([
-      ...Object.keys(staff.#starts()).map((name) => staff.start(name)),
-      ...(["a", "b"] as const).map((name) => staff.#openRoundRobin(name)),
-      ...(NO_SSHD === undefined ? [staff.#openSsh()] : []),
+      ...Object.keys(processes.#starts()).map((name) => processes.start(name)),
+      ...(["a", "b"] as const).map((name) => processes.#openRoundRobin(name)),
+      ...(NO_SSHD === undefined ? [processes.#openSsh()] : []),
     ]);
-    return staff;
+    return processes;
   }
 
   port(broker: BrokerName, listener: ListenerName, at = 0): number {

@@ -8,7 +8,7 @@ import { type FuqWorkerOptions, startFuqWorker } from "../../../src/protocols/fu
 import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/worker.js";
 import { startRunner } from "../../../src/protocols/runexp/runner/index.js";
 import { startScale0Worker } from "../../../src/protocols/scale0/worker/worker.js";
-import type { Shop } from "../../client/shop.js";
+import type { TestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 import type { Worker } from "./definition.js";
 
@@ -23,7 +23,7 @@ export const SERVICE_OF: Partial<Record<Worker, string>> = {
 
 export const reversed = (text: string): string => [...text].reverse().join("");
 
-export interface Staff {
+export interface RunningWorkers {
   /** Which kind a worker of this name is. */
   readonly kindOf: ReadonlyMap<string, Worker>;
   stop(): Promise<void>;
@@ -38,8 +38,8 @@ export const portOf = (broker: RunningBroker, listener: string, at = 0): number 
   );
 
 /** Workers of these kinds, all if none is named. */
-export async function hire(shop: Shop, kinds?: readonly Worker[]): Promise<Staff> {
-  const { broker, client, dir } = shop;
+export async function startWorkers(setup: TestBroker, kinds?: readonly Worker[]): Promise<RunningWorkers> {
+  const { broker, client, dir } = setup;
   const kindOf = new Map<string, Worker>();
   const stops: (() => Promise<unknown>)[] = [];
   const enter = async (kind: Worker, start: () => Promise<() => Promise<unknown>>): Promise<void> => {
@@ -62,7 +62,7 @@ export async function hire(shop: Shop, kinds?: readonly Worker[]): Promise<Staff
   const at = (listener: string) => ({ host: "127.0.0.1", port: portOf(broker, listener) });
 
   await enter("laboro", async () => {
-    const worker = shop.worker({
+    const worker = setup.worker({
       name: "ours",
       slots: 1,
       services: { ours: (body) => Buffer.from(reversed(Buffer.from(body).toString())) },

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/worker.js";
 import { Scale0Client } from "../../../src/protocols/scale0/worker/client.js";
-import type { CliShop } from "../../cli/support/cli.js";
-import { resultsOf } from "../../client/shop.js";
+import type { CliBroker } from "../../cli/support/cli.js";
+import { resultsOf } from "../../support/test-broker.js";
 import type { Asker, Work } from "./definition.js";
-import { portOf, reversed } from "./staff.js";
+import { portOf, reversed } from "./running-workers.js";
 
 export const TASKS = 24;
 
-export interface Crowd {
+export interface OpenAskers {
   /** Commands or scripts; gives the names of the workers that did them. */
   work(asker: Asker, work: Exclude<Work, "requests">): Promise<readonly string[]>;
   /** A request of this service is answered as it should be. */
@@ -19,8 +19,8 @@ export interface Crowd {
   close(): Promise<void>;
 }
 
-export async function gather(shop: CliShop): Promise<Crowd> {
-  const { dir, broker, client } = shop;
+export async function openAskers(setup: CliBroker): Promise<OpenAskers> {
+  const { dir, broker, client } = setup;
   const script = join(dir, "script.sh");
   writeFileSync(script, "sleep 0.05\necho RES:done\n");
   const content = readFileSync(script);
@@ -70,7 +70,7 @@ export async function gather(shop: CliShop): Promise<Crowd> {
     },
     "command line": async (command) => {
       const args = ["submit", "--array", `1-${TASKS}`, "--dir", dir, "--", command, "{#}"];
-      const { code, stdout, stderr } = await shop.laboro(args);
+      const { code, stdout, stderr } = await setup.laboro(args);
       expect([code, stderr]).toEqual([0, ""]);
       return Number(/\d+/.exec(stdout)?.[0]);
     },
@@ -89,7 +89,7 @@ export async function gather(shop: CliShop): Promise<Crowd> {
       return doneBy(Number((await post("/api/v1/jobs", { recipe, count: TASKS })).job));
     },
     "command line": async () => {
-      const { code, stdout, stderr } = await shop.laboro(["submit", "--script", script, "--array", `1-${TASKS}`]);
+      const { code, stdout, stderr } = await setup.laboro(["submit", "--script", script, "--array", `1-${TASKS}`]);
       expect([code, stderr]).toEqual([0, ""]);
       return doneBy(Number(/\d+/.exec(stdout)?.[0]));
     },
@@ -97,7 +97,7 @@ export async function gather(shop: CliShop): Promise<Crowd> {
       const base = join(dir, `study-${++batches}`);
       mkdirSync(join(base, "runs"), { recursive: true });
       for (let i = 0; i < TASKS; i++) writeFileSync(join(base, "runs", `e${i}.sh`), content);
-      const { code, stderr } = await shop.laboro(["experiments", base, "--broker", "-q"]);
+      const { code, stderr } = await setup.laboro(["experiments", base, "--broker", "-q"]);
       expect([code, stderr]).toEqual([0, ""]);
       const texts = readdirSync(join(base, "outputs")).filter((name) => name.endsWith(".res"));
       expect(texts).toHaveLength(TASKS);
@@ -118,7 +118,7 @@ export async function gather(shop: CliShop): Promise<Crowd> {
       return answer.text();
     },
     "command line": async (service, body) => {
-      const { code, stdout, stderr } = await shop.laboro(["request", service, body]);
+      const { code, stdout, stderr } = await setup.laboro(["request", service, body]);
       expect([code, stderr]).toEqual([0, ""]);
       return stdout.trimEnd();
     },
