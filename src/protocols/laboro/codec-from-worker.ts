@@ -206,7 +206,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
   LEAVING: { number: 9, write: () => [9], read: () => ({ type: "LEAVING" }) },
 };
 
-/** A row ends where the rest of the fields is absent; one in the middle is nil. */
+/** A row ends where all remaining fields are absent; one in the middle is nil. */
 function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
@@ -249,7 +249,7 @@ function readDone(row: Row): DoneTask {
   return task;
 }
 
-/** As in DONE, with what the broker adds. */
+/** As in DONE, with fields of the broker. */
 export const writeEnded = (job: JobId, task: EndedTask): Row => [
   task.number,
   END_STATES.indexOf(task.state),
