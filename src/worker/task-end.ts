@@ -24,7 +24,7 @@ export type TaskEndInfo = {
   | { readonly state: "succeeded"; readonly thrown?: undefined }
   | {
       readonly state: "failed";
-      /** What the handler threw; where it threw nothing (a time limit, a command), an error with the reason. */
+      /** What the handler threw. If it threw nothing (a time limit, a command), an error with the reason. */
       readonly thrown: Error;
     }
 );

@@ -34,7 +34,7 @@ const MAX_LINE = 20_000;
 const MAX_CONTROL = 64;
 
 export class AnsiLines {
-  /** The last is the one that is being written. */
+  /** The last line is incomplete. */
   readonly lines: StyledLine[] = [[]];
   /** Lines that were dropped before the first one. */
   dropped = 0;

@@ -6,7 +6,7 @@ import { delimiter, join } from "node:path";
 import { type AskRequest, BatchError, type BatchManager, type FailureKind, type QueueEntry } from "./batch-manager.js";
 
 const COMMAND_TIMEOUT_MS = 20_000;
-/** Where the queue is full, sbatch says so, and tries for two minutes. */
+/** If the queue is full, sbatch reports it and retries for two minutes. */
 const SLEEPS = /sleeping and retrying/;
 /** Variables that change the behaviour of the commands: a broker may itself run in an allocation. */
 const HIDDEN = /^(LABORO_|SQUEUE_|SCANCEL_|SLURM_(?!CONF$))/;

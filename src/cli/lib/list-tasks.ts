@@ -48,7 +48,7 @@ export async function listTasks(client: Client, job: JobView, filter: TaskFilter
   };
   const which = { job: job.id, entries: true, ...(entry === undefined ? {} : { entry }) };
   const wanted = (state: TaskState): boolean => states.includes(state) && (worker === undefined || state !== "waiting");
-  // In the order in which a task has them, so that one that changes its state meanwhile is not missed.
+  // In the order of a task's states, so that a task that changes its state meanwhile is not missed.
   if (wanted("waiting"))
     await add(async (page) => {
       const { tasks, ...more } = await client.ask("waiting", { ...which, ...page });

@@ -1,4 +1,4 @@
-/** Named limits: what is used of each, and the jobs whose tasks wait for it. */
+/** Named limits: their use, and the jobs whose tasks wait for them. */
 import { type Answer, ask } from "../api.js";
 import { h, setText } from "../dom.js";
 import { brief, count, duration } from "../format.js";

@@ -11,7 +11,7 @@ export interface BulkAction<Key> {
   /** What will happen, for the question before it. */
   readonly text: string;
   readonly destructive?: boolean;
-  /** Does it to all and says what was done. */
+  /** Performs the action on all, and returns what was done. */
   perform(keys: readonly Key[]): Promise<string>;
 }
 

@@ -42,7 +42,7 @@ export class TaskPanel {
     this.index = index;
     this.#name = `${job.id}.${number}`;
     this.#output = new OutputView(context, job.id, index, this.#name);
-    // The address keeps what the list shows by then.
+    // The link keeps the current filters of the list.
     const toJob = (): void => closeLink.setAttribute("href", jobAddress());
     const closeLink = h(
       "a",
@@ -81,7 +81,7 @@ export class TaskPanel {
     const task = await ask("task", { job: this.#job, index: this.index }, { signal, shared: true });
     setBadge(this.#state, task.state);
     setText(this.#reason, task.state === "waiting" ? `Why? ${sentence(task.reason)}` : sentence(task.reason));
-    // A command without placeholders stands above the list already.
+    // A command without placeholders is already shown above the list.
     set(this.#command, "hidden", task.command === undefined || task.command === this.#jobCommand);
     setText(this.#command, task.command ?? "");
     setChildren(this.#facts, ...factsOf(task));

@@ -278,7 +278,9 @@ export class ResultFiles {
   }
 }
 
-/** Node 20 does not return from a recursive `mkdir` where the system says ENOENT below a folder that is there: /proc/x. */
+/**
+ * In Node 20 a recursive `mkdir` loops forever if the system reports ENOENT below an existing folder, such as /proc/x.
+ */
 function makeFolders(path: string): void {
   try {
     mkdirSync(path);
