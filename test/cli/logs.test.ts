@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
@@ -109,6 +111,30 @@ describe("laboro logs", () => {
       started: (_, said) => void until("it comes", () => said().length > 0).then(() => job.cancel()),
     });
     expect(stdout).toBe("half a line");
+  });
+
+  it("shows lines of two tasks while both run", async () => {
+    const setup = await openCliBroker();
+    setup.worker({ slots: 2, cancelGraceMs: 100 });
+    const turn = (task: number, line: string) => `echo ${task} ${line}`;
+    const line =
+      `if [ $LABORO_TASK = 1 ]; then ${turn(1, "begins")}; until [ -e second ]; do sleep 0.02; done; ${turn(1, "goes on")}; ` +
+      `else until [ -e first ]; do sleep 0.02; done; ${turn(2, "begins")}; fi; exec sleep 60`;
+    const job = await setup.client.submit({ recipe: { ...sh(line), dir: setup.dir }, count: 2 });
+    let said = (): string => "";
+    const following = setup.laboro(["logs", "-f", "last", "--tag"], {
+      started: (_, stdout) => {
+        said = stdout;
+      },
+    });
+    await until("the first is shown", () => said().includes("1.1\t1 begins\n"));
+    writeFileSync(join(setup.dir, "first"), "");
+    await until("the second is shown", () => said().includes("1.2\t2 begins\n"));
+    writeFileSync(join(setup.dir, "second"), "");
+    await until("the first goes on", () => said().includes("1.1\t1 goes on\n"));
+    expect((await job.info()).counters.running).toBe(2);
+    await job.cancel();
+    expect((await following).stdout).toBe("1.1\t1 begins\n1.2\t2 begins\n1.1\t1 goes on\n");
   });
 
   it("follows each attempt to its end, one after the other", async () => {

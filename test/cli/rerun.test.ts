@@ -44,8 +44,34 @@ describe("laboro rerun", () => {
     expect(stdout).toBe(`1 task of job 1 runs again\n1 task of job 2 runs again\n1 task of job 4 runs again\n`);
     expect(await setup.client.job(4).wait()).toBe("succeeded");
     expect(readFileSync(join(setup.dir, "steps"), "utf8")).toBe("c\na\nb\nd\n");
+    const local = await setup.laboro(["rerun", "1", "--with-dependents", "--local"], { cwd: setup.dir });
+    expect([local.code, local.stderr]).toEqual([
+      2,
+      expect.stringContaining("--with-dependents needs a running broker"),
+    ]);
     expect((await setup.laboro(["submit", "--after", "nobody", "true"])).stderr).toContain(
       "--after nobody: there is no job of the name nobody (LABORO_NO_SUCH_JOB)",
     );
+  });
+
+  it("with --with-dependents runs the tasks that came each after one, and says of which jobs it cannot", async () => {
+    const setup = await openCliBroker();
+    setup.worker();
+    const dir = ["--dir", setup.dir];
+    await setup.laboro(["submit", ...dir, "test {} = a || test -e mended", ":::", "a", "b"]);
+    await setup.laboro(["submit", ...dir, "--after", "each:1", "echo {} >> used", ":::", "a", "b"]);
+    await setup.laboro(["submit", ...dir, "--name", "bad", "until test -e mended; do sleep 0.02; done; exit 3"]);
+    await setup.laboro(["submit", ...dir, "--after", "1", "--after", "bad", "true"]);
+    expect(await setup.client.job(2).wait()).toBe("cancelled");
+    expect(readFileSync(join(setup.dir, "used"), "utf8")).toBe("a\n");
+    writeFileSync(join(setup.dir, "mended"), "");
+    expect(await setup.client.job(3).wait()).toBe("failed");
+    const { stdout } = await setup.laboro(["rerun", "1", "--with-dependents"]);
+    expect(stdout).toBe(
+      "1 task of job 1 runs again\n1 task of job 2 runs again\n" +
+        "job 4: job 3, which this one waits for, has failed\n",
+    );
+    expect(await setup.client.job(2).wait()).toBe("succeeded");
+    expect(readFileSync(join(setup.dir, "used"), "utf8")).toBe("a\nb\n");
   });
 });

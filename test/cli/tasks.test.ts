@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { listTasks } from "../../src/cli/lib/list-tasks.js";
 import { until } from "../support/wait.js";
-import { openCliBroker } from "./support/cli.js";
+import { openCliBroker, sh } from "./support/cli.js";
 
 /** Exits with the number that its entry has; "sleep" runs until it is stopped. */
 const EXITS = {
@@ -137,6 +137,45 @@ describe("laboro tasks", () => {
     expect((await setup.laboro(["tasks", "last"])).stdout).toMatch(/DURATION +CPU( +MEMORY)?\n/);
     expect((await setup.client.ask("usage", { job: 1 })).cpuMs).toBe(first + second);
     expect((await setup.laboro(["status", "last"])).stdout).toMatch(/^used: \S+ run time, \S+ CPU/m);
+  });
+
+  it("shows the peak memory of a task, in text, JSON, REST and the usage of its job", async () => {
+    const setup = await openCliBroker();
+    setup.worker({ name: "w1" });
+    // Longer than a second: what is shorter is not sampled.
+    await (await setup.client.submit({ recipe: sh("exec sleep 1.2") })).wait();
+    const { tasks } = JSON.parse((await setup.laboro(["tasks", "last", "--json"])).stdout);
+    const { peakMemory } = tasks[0];
+    expect(peakMemory).toBeGreaterThan(100_000);
+    expect(peakMemory).toBeLessThan(100_000_000);
+    const rest = async (path: string) => {
+      const headers = { authorization: `Bearer ${setup.broker.token}` };
+      return (await fetch(`${setup.broker.url}/api/v1/jobs/1/${path}`, { headers })).json();
+    };
+    expect(await rest("tasks")).toMatchObject({ tasks: [{ peakMemory }] });
+    expect(await rest("usage")).toMatchObject({ tasks: 1, peakMemory });
+    expect((await setup.laboro(["tasks", "last"])).stdout).toMatch(/MEMORY\n.* [\d.]+ [KM]iB\n/);
+    expect((await setup.laboro(["status", "last"])).stdout).toMatch(/^used: .*at most [\d.]+ [KM]iB in a task$/m);
+  });
+
+  it("sorts by duration, start, memory and attempts", async () => {
+    const setup = await openCliBroker({ settings: { retryBackoffMs: 1 } });
+    setup.worker({ slots: 1 });
+    const line = "sleep 0.{}; test {} != 2 || test $LABORO_ATTEMPT = 3";
+    const recipe = { kind: "command", argv: [line], shell: true, placeholders: true } as const;
+    await (await setup.client.submit({ recipe, entries: ["1", "4", "2"], retries: 2 })).wait();
+    const sorted = async (order: string): Promise<Record<string, number>[]> =>
+      JSON.parse((await setup.laboro(["tasks", "1", "--sort", order, "--json"])).stdout).tasks;
+    const numbers = async (order: string) => (await sorted(order)).map(({ number }) => number);
+    expect(await numbers("duration")).toEqual([2, 3, 1]);
+    expect((await numbers("attempts"))[0]).toBe(3);
+    const starts = (await sorted("started")).map(({ started = 0 }) => started);
+    expect(starts).toEqual([...starts].sort((a, b) => a - b));
+    const longer = { ...recipe, argv: ["[ {} = no ] || { head -c 30M /dev/zero | tail -c 30M | sleep 1.3; }"] };
+    await (await setup.client.submit({ recipe: longer, entries: ["no", "yes"] })).wait();
+    const [first, second] = JSON.parse((await setup.laboro(["tasks", "2", "--sort", "memory", "--json"])).stdout).tasks;
+    expect([first.number, second.number]).toEqual([2, 1]);
+    expect(first.peakMemory).toBeGreaterThan(0);
   });
 
   it("refuses bad values with the option, the value and what there is", async () => {

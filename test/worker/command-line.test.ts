@@ -1,4 +1,5 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { totalmem } from "node:os";
 import { describe, expect, it } from "vitest";
 import { resultsOf } from "../support/batch.js";
 import { freePort } from "../support/free-port.js";
@@ -41,6 +42,26 @@ describe("laboro worker", () => {
       said: expect.stringContaining("w has stopped: SIGTERM came"),
     });
     expect(worker.said).not.toContain(site.token);
+  });
+
+  it("offers the memory that it finds, unless --no-detect is given", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const client = await site.client();
+    const totalWith = async (...options: string[]) => {
+      const worker = launch(site, "--join", joinFile(site), "--slots", "1", ...options);
+      await worker.says("joined the broker");
+      const [{ total } = { total: undefined }] = await client.workers();
+      worker.signal("SIGTERM");
+      await worker.ended();
+      return total;
+    };
+    const { mem = 0 } = (await totalWith()) ?? {};
+    // A container may have less than its machine.
+    expect(mem).toBeGreaterThan(0);
+    expect(mem).toBeLessThanOrEqual(totalmem() / 2 ** 20);
+    expect(await totalWith("--no-detect")).toEqual({ slots: 1 });
+    expect(await totalWith("--resource", "mem=7")).toMatchObject({ mem: 7 });
   });
 
   it("lets commands end after SIGTERM, and returns those that are killed with it or run past --stop-grace", async () => {

@@ -65,7 +65,9 @@ async function run(text: string, options: Options): Promise<void> {
           .catch((cause: unknown) => localDataInstead(options, cause));
   if (localDir !== undefined) {
     if (options.withDependents === true)
-      throw badInput("--with-dependents needs a broker: jobs of laboro run have no dependents");
+      throw badInput(
+        "--with-dependents needs a running broker, such as laboro serve: without one, only the named jobs are rerun",
+      );
     await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selectionOf, noneText);
     return;
   }

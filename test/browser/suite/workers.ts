@@ -73,6 +73,20 @@ export function describeWorkers(browser: () => Browser): void {
     await dashboard.page.getByRole("dialog").getByRole("button", { name: "Undrain worker" }).click();
     await dashboard.sees("anna gets tasks again");
     expect((await anna())?.draining).toBe(false);
+    await dashboard.go("/ui/workers");
+    await dashboard.page.getByRole("button", { name: "Choose all listed workers" }).click();
+    const chosen = dashboard.page.getByRole("group", { name: "Chosen workers" });
+    for (const name of ["Drain", "Undrain"]) {
+      await chosen.getByRole("button", { name, exact: true }).click();
+      await dashboard.page
+        .getByRole("dialog")
+        .getByRole("button", { name: `${name} 2 workers` })
+        .click();
+      await dashboard.sees(name === "Drain" ? "2 workers are draining" : "2 workers get tasks again");
+      const draining = (await scene.client.workers()).map((worker) => worker.draining);
+      expect(draining).toEqual([name === "Drain", name === "Drain"]);
+      await dashboard.page.getByRole("button", { name: "Choose all listed workers" }).click();
+    }
     await dashboard.go("/ui/workers?find=carl");
     await dashboard.page.getByRole("row", { name: /carl/ }).click();
     await side.getByRole("button", { name: "Stop" }).click();
