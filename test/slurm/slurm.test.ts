@@ -1,7 +1,7 @@
 /**
  * Allocators against a real Slurm, where it is installed. The first test is part of every run, the others of `npm run test:slurm`.
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { AllocationRules } from "../../src/broker/alloc/decide.js";
@@ -161,8 +161,9 @@ describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () =>
     const { client, dir, slurm } = await openSite({ unneededMs: 60_000 });
     await add({ client, dir }, { maxWorkers: 1, backlog: 1, args: ["--requeue"] });
     const mark = join(dir, "again");
-    const job = await shell(client, `[ -f ${mark} ] || sleep 300`);
-    await logs(client, "joined: ");
+    const began = join(dir, "began");
+    const job = await shell(client, `[ -f ${mark} ] || { touch ${began}; sleep 300; }`);
+    await until("the task runs", () => existsSync(began), PATIENCE_MS);
     writeFileSync(mark, "");
     slurm.run("scontrol", "requeuehold", slurm.jobs[0]?.id ?? "");
     await logs(client, "failed: it would wait for ever: job requeued in held state; it is cancelled");
