@@ -5,11 +5,9 @@ import { BUCKET, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.
 import type { Client } from "../../src/entries/client.js";
 import { atEnd } from "../support/at-end.js";
 import { proxyTo } from "../support/proxy.js";
-import { TRUE } from "../support/recipes.js";
+import { sh, TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openTestBroker } from "./kit.js";
-
-const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
 describe("the picture of a job", () => {
   /** Each run as `state count`. */

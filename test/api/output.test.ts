@@ -1,11 +1,10 @@
 import { describe, expect, it, vi } from "vitest";
 import { parseRange } from "../../src/broker/api/json.js";
 import type { Write } from "../../src/model/store.js";
-import { TRUE } from "../support/recipes.js";
+import { sh, TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, codeOf, openTestBroker } from "./kit.js";
 
-const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 const RAW = { headers: { accept: "application/octet-stream" } };
 
 interface Page {

@@ -6,7 +6,7 @@ import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { type Client, connect, type JobHandle } from "../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
-import { TRUE } from "../support/recipes.js";
+import { sh, TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 
 const PATIENCE_MS = 60_000;
@@ -54,8 +54,6 @@ export class Scene {
     rmSync(this.dir, { recursive: true, force: true });
   }
 }
-
-export const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
 /** The output of a task that shows its colours and rewrites its line. */
 const COLOURFUL = [

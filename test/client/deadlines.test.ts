@@ -12,9 +12,9 @@ import { atEnd } from "../support/at-end.js";
 import { proxyTo } from "../support/proxy.js";
 import { NOTHING, TRUE } from "../support/recipes.js";
 import { openTestBroker } from "../support/test-broker.js";
+import { text } from "../support/text.js";
 import { until } from "../support/wait.js";
 
-const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 const portOf = (url: string): number => Number(new URL(url).port);
 
 /** A setup whose client goes through a proxy. */

@@ -1,11 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
+import { CALL_NOTHING, NOTHING, sh, TRUE } from "../support/recipes.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
-
-const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
 describe("a job", () => {
   it("runs its commands and keeps exit code, output and errors of each task apart", async () => {

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
+import { text } from "../support/text.js";
 import { until } from "../support/wait.js";
-
-const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 
 describe("a request", () => {
   it("is answered by a worker that offers the service", async () => {

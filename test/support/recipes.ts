@@ -7,3 +7,6 @@ export const TRUE = { kind: "command", argv: ["true"] } as const;
 export const CALL_NOTHING = { kind: "call", service: "nothing" } as const;
 
 export const NOTHING = { nothing: () => undefined };
+
+/** A line for /bin/sh. */
+export const sh = (line: string) => ({ kind: "command", argv: ["/bin/sh", "-c", line] }) as const;

@@ -3,9 +3,9 @@ import type { Handler } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd } from "../support/at-end.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
+import { text } from "../support/text.js";
 import { until } from "../support/wait.js";
 
-const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 const call = (service: string) => ({ kind: "call" as const, service });
 /** What JavaScript lets a handler return. */
 const returning = (value: unknown): Handler => (() => value) as unknown as Handler;

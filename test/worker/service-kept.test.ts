@@ -1,10 +1,9 @@
-import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { isRunning } from "../support/process-table.js";
 import { openTestBroker } from "../support/test-broker.js";
+import { text } from "../support/text.js";
 import { until } from "../support/wait.js";
 
-const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
-const alive = (pid: string): boolean => existsSync(`/proc/${pid.trim()}`);
 const failed = { code: "LABORO_SERVICE_FAILED" };
 
 /** Answers each line with its own process id and the line; some words make it misbehave. */
@@ -37,7 +36,7 @@ describe("a program that is kept and speaks in lines", () => {
     expect(all.map((answer) => text(answer).split(" ")[1])).toEqual(Array.from({ length: 50 }, (_, i) => String(i)));
     expect(pids.size).toBeLessThanOrEqual(2);
     await kept.stop();
-    expect([...pids].filter(alive)).toEqual([]);
+    expect([...pids].filter((pid) => isRunning(Number(pid)))).toEqual([]);
   });
 
   it("is replaced when it dies, and its request gets what it said last", async () => {
@@ -63,7 +62,7 @@ describe("a program that is kept and speaks in lines", () => {
     const hung = client.request("lines", "hang", { timeoutMs: 200 });
     await expect(hung).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
     expect(text(await client.request("lines", "y"))).toMatch(/^\d+ y$/);
-    await until("the one that hung is gone", () => !alive(pid));
+    await until("the one that hung is gone", () => !isRunning(Number(pid)));
   });
 
   it("that cannot be started refuses each request", async () => {

@@ -1,11 +1,10 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { isRunning } from "../support/process-table.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
+import { text } from "../support/text.js";
 import { until } from "../support/wait.js";
-
-const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
-const alive = (pid: string): boolean => existsSync(`/proc/${pid.trim()}`);
 
 describe("a program as a service, started for each request", () => {
   it("reads the body and writes the answer", async () => {
@@ -64,9 +63,9 @@ describe("a program as a service, started for each request", () => {
     slow.catch(() => {});
     await until("it has started", () => existsSync(pids));
     const pid = readFileSync(pids, "utf8");
-    expect(alive(pid)).toBe(true);
+    expect(isRunning(Number(pid))).toBe(true);
     await expect(slow).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
-    await until("its child is gone", () => !alive(pid));
+    await until("its child is gone", () => !isRunning(Number(pid)));
     expect(text(await client.request("quick"))).toBe("ok\n");
   });
 

@@ -1,12 +1,14 @@
 /** A job and its tasks: the picture, the list, output as it comes, and what can be done. */
+
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { defineTask } from "../../../src/entries/client.js";
+import { sh } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
-import { type Jobs, Scene, sh, submitJobs } from "../scene.js";
+import { type Jobs, Scene, submitJobs } from "../scene.js";
 
 export function describeJob(browser: () => Browser): void {
   let scene: Scene;

@@ -1,10 +1,10 @@
 /** Every page, looked at: what stands there, in both colours, and what axe has against it. */
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { TRUE } from "../../support/recipes.js";
+import { sh, TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { DashboardPage } from "../dashboard-page.js";
-import { type Jobs, Scene, sh, submitJobs } from "../scene.js";
+import { type Jobs, Scene, submitJobs } from "../scene.js";
 
 export function describePages(browser: () => Browser): void {
   let scene: Scene;

@@ -1,9 +1,11 @@
 /** Workers: what is told of each, and what can be done about one. */
+
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { sh } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { DashboardPage, PATIENCE_MS } from "../dashboard-page.js";
-import { Scene, sh } from "../scene.js";
+import { Scene } from "../scene.js";
 
 export function describeWorkers(browser: () => Browser): void {
   let scene: Scene;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { processesWith } from "../../support/process-table.js";
+import { isRunning, processesWith } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
 import { openCliBroker } from "../support/cli.js";
 import { openPlace, type Place } from "./place.js";
@@ -31,7 +31,7 @@ describe("laboro run, whose output nobody reads any more", () => {
     const line = "laboro run -- sh -c 'echo $$ >>pids; exec yes' | head -n 2 | wc -l";
     for (const _ of [1, 2]) expect(await place.shell(line).said).toMatchObject({ code: 141, stdout: "2\n" });
     expect(place.lines("pids")).toHaveLength(2);
-    expect(place.lines("pids").filter((pid) => isAlive(Number(pid)))).toEqual([]);
+    expect(place.lines("pids").filter((pid) => isRunning(Number(pid)))).toEqual([]);
     expect((await place.run("echo", "next")).stdout).toBe("next\n");
     expect((await jobs(place)).map(({ state }) => state).sort()).toEqual(["held", "succeeded"]);
   });
@@ -155,12 +155,3 @@ describe("a task that failed", () => {
     );
   });
 });
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { LABORO } from "../../support/launched.js";
+import { isRunning } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
 import { openPlace } from "./place.js";
 
@@ -51,18 +52,9 @@ describe("laboro run inside a task of laboro run", () => {
     outer.child.kill("SIGTERM");
     expect(await outer.said).toMatchObject({ code: 130 });
     expect(Date.now() - at).toBeLessThan(10_000);
-    await until("the inner tasks are gone", () => place.lines("pids").every((pid) => !isAlive(Number(pid))));
+    await until("the inner tasks are gone", () => place.lines("pids").every((pid) => !isRunning(Number(pid))));
     expect((await place.run("touch", "go")).code).toBe(0);
     expect((await place.laboro(...words)).code).toBe(0);
     expect(leftInner(place.dir)).toEqual([]);
   });
 });
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
 import { LABORO } from "../../support/launched.js";
+import { isRunning } from "../../support/process-table.js";
 import { SeededRandom } from "../../support/random.js";
 import { until } from "../../support/wait.js";
 import { openCliBroker } from "../support/cli.js";
@@ -188,7 +189,7 @@ describe("laboro run, interrupted", () => {
     terminal.child.stdin?.write("\x03");
     const { code } = await terminal.said;
     expect(code).toBe(130);
-    await until("the tasks are gone", () => place.lines("pids").every((pid) => !isAlive(Number(pid))));
+    await until("the tasks are gone", () => place.lines("pids").every((pid) => !isRunning(Number(pid))));
   });
 
   it("stops at once at the second signal, with tasks that would run for long", async () => {
@@ -250,15 +251,6 @@ describe("laboro run, interrupted", () => {
   });
 });
 
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 describe("laboro run of the same command with other entries", () => {
   const line = "echo {} >>begun; echo $$ >>pids; until test -e go; do sleep 0.05; done; echo {} >>done";
 
@@ -282,7 +274,7 @@ describe("laboro run of the same command with other entries", () => {
     await until("the first runs", () => place.lines("begun").length > 0);
     first.child.kill("SIGKILL");
     await first.said;
-    await until("its task is gone", () => place.lines("pids").every((pid) => !isAlive(Number(pid))));
+    await until("its task is gone", () => place.lines("pids").every((pid) => !isRunning(Number(pid))));
     writeFileSync(place.file("go"), "");
     const other = await place.run("-j", "1", line, ":::", "c");
     expect(other.stderr).toMatch(/^laboro: job 1 .* is unfinished and stays held.*\n1 task: 1 succeeded/);

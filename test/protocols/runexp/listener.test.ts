@@ -1,10 +1,10 @@
 /** The manager's listener, spoken to literally. */
+
 import { describe, expect, it } from "vitest";
+import { sh } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { LiteralRunner } from "./peers.js";
 import { openPlace } from "./place.js";
-
-const sh = (line: string) => ({ kind: "command", argv: ["sh", "-c", line] }) as const;
 
 describe("a runner at the manager's listener", () => {
   it("runs a command: its output is the task's, its exit status decides", async () => {

@@ -1,10 +1,11 @@
 /** How runexp hears of a worker's standing. */
+
 import { describe, expect, it } from "vitest";
+import { sh } from "../../support/recipes.js";
 import type { LiteralRunner } from "./peers.js";
 import { openPlace } from "./place.js";
 
 const STANDING = { broker: { settings: { standing: true } } };
-const sh = (line: string) => ({ kind: "command", argv: ["sh", "-c", line] }) as const;
 
 async function runAll(runner: LiteralRunner, count: number): Promise<void> {
   for (let i = 0; i < count; i++) await runner.runs(await runner.takes());

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
+import { isRunning } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
-import { describeEachShell, isAlive, only, outcomeOf, run, sh, slotsForEachTest, start } from "./support.js";
+import { describeEachShell, only, outcomeOf, run, sh, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
 const firstNumber = (bytes: Buffer): number => Number(/[0-9]+/.exec(bytes.toString())?.[0]);
@@ -14,7 +15,7 @@ describeEachShell((shell) => {
     command.terminate(20_000);
     const { end, stdout } = await finished;
     expect(outcomeOf(end)).toEqual({ signal: "SIGTERM" });
-    await until("the child is gone", () => !isAlive(firstNumber(stdout)));
+    await until("the child is gone", () => !isRunning(firstNumber(stdout)));
     expect(outcomeOf((await run(slot, sh("exit 2"))).end)).toEqual({ code: 2 });
     expect(slot.pid).toBe(pid);
   });
@@ -39,7 +40,7 @@ describeEachShell((shell) => {
     command.terminate(100);
     const { end, stdout } = await finished;
     expect(outcomeOf(end)).toEqual({ signal: "SIGKILL" });
-    expect(isAlive(firstNumber(stdout))).toBe(false);
+    expect(isRunning(firstNumber(stdout))).toBe(false);
     expect(slot.busy).toBe(false);
     expect(outcomeOf((await run(slot, sh("exit 2"))).end)).toEqual({ code: 2 });
   });
@@ -92,13 +93,13 @@ describeEachShell((shell) => {
     expect(end.ended - end.started).toBeLessThan(1_000);
     const next = await run(slot, sh("sleep 0.1; echo clean"));
     expect(next.stdout.toString()).toBe("clean\n");
-    await until("the leftover is gone", () => !isAlive(firstNumber(stdout)));
+    await until("the leftover is gone", () => !isRunning(firstNumber(stdout)));
   });
 
   it("ends a leftover that holds no output too", async () => {
     const slot = only(open(shell));
     const { stdout } = await run(slot, sh("sleep 60 >/dev/null 2>&1 & echo $!"));
-    await until("the leftover is gone", () => !isAlive(firstNumber(stdout)));
+    await until("the leftover is gone", () => !isRunning(firstNumber(stdout)));
   });
 
   it("kills a leftover that ignores SIGTERM and holds the output, before the next command runs", async () => {
@@ -110,7 +111,7 @@ describeEachShell((shell) => {
     expect(end.code).toBe(3);
     const next = await run(slot, sh("echo clean"));
     expect([next.stdout.toString(), next.end.code]).toEqual(["clean\n", 0]);
-    expect(isAlive(firstNumber(stdout))).toBe(false);
+    expect(isRunning(firstNumber(stdout))).toBe(false);
   });
 
   it("keeps the output of a leftover that has fled into its own session out of the next command's", async () => {
@@ -120,7 +121,7 @@ describeEachShell((shell) => {
     try {
       const next = await run(slot, sh("echo clean"));
       expect(next.stdout.toString()).toBe("clean\n");
-      expect(isAlive(fled)).toBe(true);
+      expect(isRunning(fled)).toBe(true);
     } finally {
       process.kill(fled, "SIGKILL");
     }
@@ -136,9 +137,9 @@ describeEachShell((shell) => {
     for (const { finished } of commands) {
       const { end, stdout } = await finished;
       expect(outcomeOf(end)).toEqual({ signal: "SIGKILL" });
-      expect(isAlive(firstNumber(stdout))).toBe(false);
+      expect(isRunning(firstNumber(stdout))).toBe(false);
     }
-    for (const pid of [...shells, guardian]) expect(isAlive(pid)).toBe(false);
+    for (const pid of [...shells, guardian]) expect(isRunning(pid)).toBe(false);
     expect(() => only(slots).run(sh("exit 0"), { output: () => {}, ended: () => {} })).toThrow("closed");
   });
 });

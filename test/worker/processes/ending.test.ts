@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import { isRunning } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
 import {
   describeEachShell,
   inSubshell,
-  isAlive,
   only,
   outcomeOf,
   run,
@@ -140,7 +140,7 @@ describeEachShell((shell) => {
     command.kill();
     await finished;
     await slots.close();
-    expect(isAlive(pid)).toBe(false);
+    expect(isRunning(pid)).toBe(false);
   });
 
   it("tells when a command started and ended", async () => {

@@ -6,8 +6,9 @@ import { fileURLToPath } from "node:url";
 import { afterEach, expect, it } from "vitest";
 import { openSlots, type ProcessEnd } from "../../../src/worker/processes/index.js";
 import { atEnd } from "../../support/at-end.js";
+import { isRunning } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
-import { isAlive, only, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
+import { only, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
 
 const open = slotsForEachTest();
 const dir = temporaryFolder();
@@ -64,9 +65,9 @@ it("ends all commands, their children and itself within two seconds of the agent
     shell,
     guardian,
   ]);
-  expect(pids.every(isAlive)).toBe(true);
+  expect(pids.every(isRunning)).toBe(true);
   agent.process.kill("SIGKILL");
-  await until("all are gone", () => !pids.some(isAlive), 2_500);
+  await until("all are gone", () => !pids.some(isRunning), 2_500);
   await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
@@ -76,7 +77,7 @@ it("starts with the first command: an agent that runs none starts no process and
   atEnd(() => slots.close());
   expect([slots.guardian.pid, readdirSync(parent)]).toEqual([undefined, []]);
   await run(only(slots), sh("exit 0"));
-  expect(isAlive(slots.guardian.pid ?? 0)).toBe(true);
+  expect(isRunning(slots.guardian.pid ?? 0)).toBe(true);
   expect(readdirSync(parent)).toHaveLength(1);
 });
 
@@ -111,7 +112,11 @@ it("is started again when it dies, and knows what to guard", async () => {
   const [, again] = await agent.lines(2);
   expect(JSON.parse(again ?? "").guardian).not.toBe(said.guardian);
   agent.process.kill("SIGKILL");
-  await until("the command is gone", () => !isAlive(said.shell) && !isAlive(Number.parseInt(said.stdout, 10)), 3_000);
+  await until(
+    "the command is gone",
+    () => !isRunning(said.shell) && !isRunning(Number.parseInt(said.stdout, 10)),
+    3_000,
+  );
   await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 

@@ -1,8 +1,9 @@
 import { constants } from "node:os";
 import { expect, it } from "vitest";
 import type { CommandSpec, ProcessEnd } from "../../../src/worker/processes/index.js";
+import { isRunning } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
-import { describeEachShell, isAlive, only, outcomeOf, run, slotsForEachTest, start } from "./support.js";
+import { describeEachShell, only, outcomeOf, run, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
 
@@ -57,9 +58,9 @@ describeEachShell((shell) => {
     const { stdout } = await run(slot, inPipe("sleep 60 >/dev/null 2>&1 & echo $!"));
     const left = Number(stdout.toString());
     await run(slot, inPipe("exit 0"));
-    expect(isAlive(left)).toBe(true);
+    expect(isRunning(left)).toBe(true);
     await slot.close();
-    await until("it ends with the slot", () => !isAlive(left));
+    await until("it ends with the slot", () => !isRunning(left));
   });
 
   it("survives a command that signals its whole process group", async () => {
@@ -88,7 +89,7 @@ describeEachShell((shell) => {
     command.kill();
     const { end, stdout } = await finished;
     expect(end.signal).toBe("SIGKILL");
-    await until("its child is gone", () => !isAlive(Number.parseInt(stdout.toString(), 10)));
+    await until("its child is gone", () => !isRunning(Number.parseInt(stdout.toString(), 10)));
   });
 
   it("takes a directory, an environment, a file to read and a command by its name too", async () => {

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, describe } from "vitest";
@@ -114,16 +114,6 @@ export const inSubshell = ({ argv: [, ...rest], ...spec }: CommandSpec): Command
   ...spec,
   argv: ["sh", ...rest],
 });
-
-/** Running, that is: there and not a zombie. */
-export function isAlive(pid: number): boolean {
-  if (!(pid > 1)) throw new Error(`${pid} is not the id of a process`);
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-}
 
 export const outcomeOf = ({ code, signal, error }: ProcessEnd): Pick<ProcessEnd, "code" | "signal" | "error"> => ({
   ...(code === undefined ? {} : { code }),

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { isRunning } from "../../../support/process-table.js";
 import { until } from "../../../support/wait.js";
-import { isAlive, raw, Yard } from "./kit.js";
+import { raw, Yard } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, openRawForeman, RESET, STOP, task, UPDATE } from "./literal-foreman.js";
 
 const AT_ONCE = 0xffff_ffff;
@@ -177,7 +178,7 @@ describe("our worker and a foreman by the text of v2", () => {
     caller.say(STOP, 5, AT_ONCE);
     expect(await caller.next()).toMatchObject({ type: OK, seq: 5 });
     await until("it has ended", () => worker.outcome === "stopped");
-    await until("its process is gone", () => !isAlive(pid));
+    await until("its process is gone", () => !isRunning(pid));
   });
 
   it("lose no result when the connection is cut: HELLO lists what is not acknowledged, and it is told again", async () => {

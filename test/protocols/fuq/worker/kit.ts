@@ -83,15 +83,6 @@ export const web = (port: number, password: string): ForemanEndpoint => ({
   foreman: { url: new URL(`http://127.0.0.1:${port}/`), password },
 });
 
-export function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** A line to a port of this machine that can be cut; what comes after the cut gets through again. */
 export async function cuttableLine(to: number): Promise<{ readonly port: number; readonly cut: () => void }> {
   const sockets = new Set<Socket>();

@@ -1,11 +1,13 @@
 /** The text of version 2, rule by rule, with a literal foreman at our worker. docs/reference/protocols/fuq.md lists these tests. */
+
 import { existsSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { FuqWorkerOptions } from "../../../../src/protocols/fuq/worker/index.js";
 import { atEnd } from "../../../support/at-end.js";
+import { isRunning } from "../../../support/process-table.js";
 import { until } from "../../../support/wait.js";
-import { isAlive, raw, Yard } from "./kit.js";
+import { raw, Yard } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, openRawForeman, RESET, STOP, task, UPDATE } from "./literal-foreman.js";
 
 const AT_ONCE = 0xffff_ffff;
@@ -265,7 +267,7 @@ describe("the worker, by the text of version 2", () => {
     await caller.next();
     const pid = await process();
     caller.say(STOP, 5, AT_ONCE);
-    await until("it has ended", () => worker.outcome === "stopped" && !isAlive(pid));
+    await until("it has ended", () => worker.outcome === "stopped" && !isRunning(pid));
   });
 
   it("worker_loop: ERROR to an UPDATE, which is sent again", async () => {

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { isRunning } from "../../../support/process-table.js";
 import { until } from "../../../support/wait.js";
-import { isAlive, Yard } from "./kit.js";
+import { Yard } from "./kit.js";
 import { ERROR, JOB, OK, STOP, task, UPDATE } from "./literal-foreman.js";
 import { LiteralServer } from "./literal-server.js";
 
@@ -69,7 +70,7 @@ describe("our client and a server by the text of v1", () => {
     expect(again.type).toBe(OK);
     server.say(JOB, 0, task(2, { dir: yard.dir, command: "/bin/true" }));
     expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 2, Success: true } });
-    await until("what ran is gone", () => !isAlive(pid), 30_000);
+    await until("what ran is gone", () => !isRunning(pid), 30_000);
   });
 
   it("greet again with every slot, though what was killed has not died yet, and the same tasks run again", async () => {
