@@ -148,6 +148,7 @@ export type Entries = readonly Bytes[];
 /** How a job ended: `succeeded` if all of its tasks did. */
 /** Stores and messages number them in this order. */
 export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
+/** How a job ended. */
 export type JobEnd = (typeof END_STATES)[number];
 
 /** Ended tasks by outcome. Tasks that were cancelled before they ran are counted here, but have no result. */
