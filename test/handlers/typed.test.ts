@@ -4,7 +4,7 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
 import { defineTask, json, NoRetry, RetryAfter, type TaskOutcome } from "../../src/entries/task.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
-import { until } from "../support/wait.js";
+import { sleep, until } from "../support/wait.js";
 
 const thumb = defineTask("thumb", {
   input: z.object({ file: z.string().min(1), width: z.number().default(100) }),
@@ -206,7 +206,7 @@ describe("a job that comes after others", () => {
     const { client, worker } = await openTestBroker();
     const one = worker({ slots: 4 });
     one.handle(work, async (n) => {
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await sleep(20);
       if (n === 1) throw Object.assign(new TypeError("no square of one"), { code: "EONE" });
       return { square: n };
     });

@@ -8,7 +8,7 @@ import type { AllocationRules } from "../../src/broker/alloc/decide.js";
 import type { Client, JobHandle } from "../../src/entries/client.js";
 import { SeededRandom } from "../support/random.js";
 import { openTestBroker, type TestBroker } from "../support/test-broker.js";
-import { until } from "../support/wait.js";
+import { sleep, until } from "../support/wait.js";
 import { SlurmSite, whyNoSlurm } from "./slurm-site.js";
 
 const MISSING = whyNoSlurm();
@@ -72,7 +72,7 @@ describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () =>
     let over = false;
     void ended.finally(() => (over = true)).catch(() => {});
     while (!over) {
-      await new Promise((resolve) => setTimeout(resolve, 500 + random() * 2_500));
+      await sleep(500 + random() * 2_500);
       const running = slurm.jobs.filter(({ state }) => state === "RUNNING");
       const one = running[Math.floor(random() * running.length)];
       if (one === undefined || over) continue;

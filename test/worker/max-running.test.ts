@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { Handler } from "../../src/entries/worker.js";
 import { openTestBroker } from "../support/test-broker.js";
+import { sleep } from "../support/wait.js";
 
 it("workers run no more tasks of a job at once than maxRunning, prefetched ones among them", async () => {
   const { client, worker } = await openTestBroker();
@@ -8,7 +9,7 @@ it("workers run no more tasks of a job at once than maxRunning, prefetched ones 
   let most = 0;
   const handler: Handler = async () => {
     most = Math.max(most, ++running);
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await sleep(1);
     running--;
     return "";
   };

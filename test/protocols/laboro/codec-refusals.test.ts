@@ -1,12 +1,11 @@
-import { Packr } from "msgpackr";
 import { describe, expect, test } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
 import { JobId } from "../../../src/model/ids.js";
 import { decodeFrame, encodeFrame, type Sender } from "../../../src/protocols/laboro/codec.js";
 import type { LinkMessage } from "../../../src/protocols/laboro/messages.js";
 import { cpuMs } from "../../support/cpu.js";
+import { packr } from "../../support/packr.js";
 
-const packr = new Packr({ useRecords: false, variableMapSize: true });
 const frameOf = (...rows: unknown[]): Buffer => Buffer.from(packr.pack(rows));
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(" ", ""), "hex");
 

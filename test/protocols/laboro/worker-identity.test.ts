@@ -1,7 +1,7 @@
 /** Who may speak for a worker: peers that have the worker's token and know the id of another worker. */
+
 import { writeFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
-import { Packr } from "msgpackr";
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import type { RunningBroker } from "../../../src/broker/options.js";
@@ -10,10 +10,9 @@ import { decodeFrame, encodeFrame } from "../../../src/protocols/laboro/codec.js
 import { type FromWorker, LINK_VERSION, SUBPROTOCOL, type ToWorker } from "../../../src/protocols/laboro/messages.js";
 import { atEnd } from "../../support/at-end.js";
 import { join } from "../../support/intruder.js";
+import { packr } from "../../support/packr.js";
 import { openTestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
-
-const packr = new Packr({ useRecords: false, variableMapSize: true });
 
 interface Peer {
   readonly heard: ToWorker[];

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { Launched } from "../../support/launched.js";
 import { scaled } from "../../support/scale.js";
-import { until } from "../../support/wait.js";
+import { sleep, until } from "../../support/wait.js";
 import { atEnd, dealer, openScale0 } from "./kit.js";
 
 const REQUESTS = scaled(2_000);
@@ -54,7 +54,7 @@ describe("with a worker killed every second", () => {
       const begun = performance.now();
       for (let id = 0; id < REQUESTS; id++) {
         const due = begun + (id * 1_000) / A_SECOND;
-        if (due > performance.now()) await new Promise((resolve) => setTimeout(resolve, due - performance.now()));
+        if (due > performance.now()) await sleep(due - performance.now());
         // Every other one may be done twice.
         await client.say(
           "WORKREQUEST",

@@ -11,7 +11,7 @@ import {
 import { startBroker } from "../../../src/server.js";
 import { openGroup } from "../../broker/group/kit.js";
 import { freePort } from "../../support/free-port.js";
-import { until } from "../../support/wait.js";
+import { sleep, until } from "../../support/wait.js";
 import { atEnd, dealer, openScale0 } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
 
@@ -239,7 +239,7 @@ describe("a Scale0 worker", () => {
     const services = {
       nap: async () => {
         most = Math.max(most, ++busy);
-        await new Promise((resolve) => setTimeout(resolve, 50));
+        await sleep(50);
         busy--;
         return "";
       },

@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import { expect, it } from "vitest";
 import type { CommandSpec, ProcessEnd } from "../../../src/worker/processes/index.js";
 import { isRunning } from "../../support/process-table.js";
-import { until } from "../../support/wait.js";
+import { sleep, until } from "../../support/wait.js";
 import { describeEachShell, only, outcomeOf, run, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
@@ -80,7 +80,7 @@ describeEachShell((shell) => {
     await run(slot, inPipe("exit 0"));
     for (let i = 0; i < 25; i++) {
       const { command, finished } = start(slot, { argv: ["/bin/sleep", "60"], asInPipe: true });
-      if (i % 5 > 0) await new Promise((resolve) => setTimeout(resolve, i % 5));
+      if (i % 5 > 0) await sleep(i % 5);
       command.terminate(20_000);
       expect(statusOf((await finished).end)).toBe(143);
     }

@@ -2,9 +2,11 @@
  * A worker written from the text alone: its own header, msgpack by a library, sequence numbers counted here. It does what a test tells it
  * to do and nothing else.
  */
+
 import { connect, type Socket } from "node:net";
-import { Packr, Unpackr } from "msgpackr";
+import { Unpackr } from "msgpackr";
 import { WebSocket } from "ws";
+import { packr } from "../../../support/packr.js";
 
 export const OK = 1;
 export const HELLO = 2;
@@ -46,7 +48,6 @@ interface Line {
   cut(): void;
 }
 
-const packr = new Packr({ useRecords: false, variableMapSize: true });
 const unpackr = new Unpackr({ useRecords: false });
 
 export class LiteralWorker {
