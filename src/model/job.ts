@@ -145,10 +145,9 @@ export const LARGE_SUBMISSION = 1024 * 1024;
 /** One entry per task, in task order: a line of the input file, or the body of a request. */
 export type Entries = readonly Bytes[];
 
-/** How a job ended: `succeeded` if all of its tasks did. */
 /** Stores and messages number them in this order. */
 export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
-/** How a job ended. */
+/** How a job ended: `succeeded` if all of its tasks did. */
 export type JobEnd = (typeof END_STATES)[number];
 
 /** Ended tasks by outcome. Tasks that were cancelled before they ran are counted here, but have no result. */
