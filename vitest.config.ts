@@ -2,14 +2,19 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statfsSync } fro
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Files of more than 15 seconds, the longest first. Begun late, as their size would have it, they would be waited for at the end. */
+/** Files of more than 12 seconds on two cores, the longest first. Started late, they would be waited for at the end. */
 const LONG = [
-  ...["browser/dashboard", "faults/schedules", "faults/one-broker", "cli/run/resume", "faults/long-day"],
-  ...["faults/full-disk", "package/tarball", "faults/group-brokers", "protocols/fuq/foreman/silent-worker"],
-  ...["store/sqlite/contract", "cli/run/early-end", "faults/group-database", "store/postgres/faults"],
-  ...["faults/another-store", "cli/experiments", "faults/damaged-files", "store/postgres/model"],
-  ...["protocols/fuq/worker/our-foreman", "protocols/round-robin/server", "cli/run/output"],
-  ...["store/postgres/transactions", "faults/garbage-at-the-listener", "faults/delayed-jobs"],
+  ...["browser/dashboard", "cli/run/resume", "faults/one-broker", "faults/schedules"],
+  ...["store/postgres/transactions", "package/archive", "cli/run/output", "faults/full-disk"],
+  ...["package/tarball", "docs/recipes", "cli/experiments", "faults/group-brokers"],
+  ...["protocols/fuq/foreman/silent-worker", "cli/ssh/run", "cli/run/early-end", "cli/run/parallel-options"],
+  ...["docs/samples", "cli/rr", "protocols/fuq/worker/our-foreman", "faults/garbage-at-the-listener"],
+  ...["cli/run/entries", "faults/group-database", "faults/delayed-jobs", "handlers/command-line"],
+  ...["faults/files", "store/postgres/faults", "protocols/round-robin/server", "faults/group-times-and-keys"],
+  ...["client/follow", "protocols/scale0/text-broker", "faults/damaged-files", "protocols/scale0/prototype"],
+  ...["protocols/fuq/foreman/raw-listener", "faults/another-store", "worker/link-cuts"],
+  ...["protocols/round-robin/own-peers", "faults/much-output", "protocols/runexp/refusals"],
+  ...["store/postgres/contract"],
 ];
 
 /** Node reads these certificates at every start, in twice the time that it needs for the rest. Tests use none of them. */
