@@ -1,3 +1,4 @@
+import { writeFileSync } from "node:fs";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
@@ -24,10 +25,25 @@ describe("after a run, in the same directory", () => {
     expect((await after("last")).code).toBe(0);
     expect((await after("good")).code).toBe(0);
     expect((await after("any:bad")).code).toBe(0);
-    expect((await after("bad")).stderr).toContain("LABORO_JOB_ENDED");
+    expect((await after("bad")).stderr).toContain("0 succeeded, 1 cancelled");
     expect(lines("steps")).toEqual(["after last", "after good", "after any:bad"]);
-    expect((await laboro("status", "last")).stdout).toMatch(/after +any:1\n/);
+    expect((await laboro("status", "last")).stdout).toMatch(/after +1\n/);
     expect((await after("nobody")).stderr).toContain("there is no job of the name nobody");
+  });
+
+  it("run --after last that was killed is resumed with other entries, and does not wait for itself", async () => {
+    const place = openPlace();
+    await place.run("true");
+    const words = ["run", "-j1", "--after", "last", "echo {} >>ran; until test -e go; do sleep 0.02; done", ":::", "a"];
+    const killed = place.begin([...words, "b"]);
+    await until("it runs", () => place.lines("ran").length > 0);
+    killed.child.kill("SIGKILL");
+    await killed.said;
+    writeFileSync(place.file("go"), "");
+    expect(await place.laboro(...words, "b", "c")).toMatchObject({
+      code: 0,
+      stderr: expect.stringMatching(/3 succeeded/),
+    });
   });
 
   it("rerun --failed runs the failed ones here and now", async () => {

@@ -175,7 +175,9 @@ async function resume(client: Client, batch: UnfinishedBatch, submission: Parsed
   if (remaining.length > 0) {
     const entries = remaining.map(({ entry }) => entry);
     const numbers = rangesOf(remaining.map(({ number }) => number)).map((range) => ({ ...range, step: 1 }));
-    return submitNew(client, { ...submission, entries, numbers, resumes: open.id }, doneBefore, earlier);
+    // `--after last` may name a job of this batch.
+    const after = submission.after?.filter((other) => !earlier.some(({ job }) => job.id === other.job)) ?? [];
+    return submitNew(client, { ...submission, entries, numbers, after, resumes: open.id }, doneBefore, earlier);
   }
   const endedBefore = new Set(earlier[0].ended.map(({ index }) => index));
   return {
@@ -390,9 +392,8 @@ export function commandLine(submission: ParsedSubmission, index: number): string
   const { recipe, entries } = submission;
   const number = taskNumber(submission, index);
   const entry = entries?.[index] ?? ("array" in recipe && recipe.array !== undefined ? String(number) : undefined);
-  if (entry !== undefined && recipe.kind === "command") {
-    const isLine = recipe.argv.at(-1) === EVAL_ENTRY || recipe.argv.join(" ") === ENTRY_AS_LINE.join(" ");
-    if (isLine) return Buffer.from(entry).toString();
-  }
+  const argv = recipe.kind === "command" ? recipe.argv : [];
+  const isLine = argv.at(-1) === EVAL_ENTRY || argv.join(" ") === ENTRY_AS_LINE.join(" ");
+  if (isLine && entry !== undefined) return Buffer.from(entry).toString();
   return taskCommand(recipe, { number, entry });
 }
