@@ -1,5 +1,5 @@
 /** The text of the round-robin queue, rule by rule, with literal workers and clients at the server. docs/reference/protocols/round-robin.md lists these tests. */
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { until } from "../../support/wait.js";
 import {
   DEREGISTER,
@@ -103,8 +103,12 @@ it("REGISTER: at a known address the slots are overwritten", async () => {
   for (let i = 1; i <= 2; i++) await client.send(E, V, EXEC, id8(i), PING, E);
   for (let i = 1; i <= 2; i++) await worker.next();
   expect(freeOf(place, worker)).toBe(0);
+  // A new profile would be compared with every signature.
+  const published = vi.spyOn(place.setup.broker.core, "workerChanged");
   await worker.register("5");
   expect(place.listener.server.workers()).toMatchObject([{ address: worker.identity, freeSlots: 5 }]);
+  await until("dispatch knows", async () => (await place.setup.client.workers())[0]?.total.slots === 7);
+  expect(published).not.toHaveBeenCalled();
 });
 
 it("DEREGISTER: the worker at this address is removed", async () => {
