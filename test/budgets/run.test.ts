@@ -1,6 +1,6 @@
 /**
  * What `laboro run` costs, in counts. Times change with the machine; counts hardly do. On a busy machine more is sent by itself and
- * stored by itself, never less: the smallest count of up to three runs is compared. A change that needs less lowers the budget; a change
+ * stored by itself, never less: the smallest count of up to ten runs is compared. A change that needs less lowers the budget; a change
  * that needs more gives its reason here.
  *
  * Syncs of a single task: 30 at first; 3 more since files with tokens and the note of the last commit are synced, and locks are not; fewer
@@ -51,7 +51,7 @@ const costs = ({ calls, modules }: CountedRun): Budget => ({
   modules,
 });
 
-const TRIES = 3;
+const TRIES = 10;
 
 /** Runs until each count was within its budget once. */
 function expectWithin<T extends Record<string, number>>(budget: T, run: () => T): void {
