@@ -14,7 +14,8 @@ import {
 import { attemptRangesOf, claimOf } from "../dispatch/state.js";
 import type { Attempt, JobId, RequestId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Entries, Job } from "../model/job.js";
-import type { KeyValue, Store } from "../model/store.js";
+import type { Store } from "../model/store.js";
+import type { KeyValue } from "../model/store-reads.js";
 import type { MachineLoad } from "../model/worker-settings.js";
 
 /** How the core sends to a worker; each protocol implements it. */

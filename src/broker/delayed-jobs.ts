@@ -10,7 +10,8 @@ import type { Log } from "../base/log.js";
 import { onJobsDue, waitsInDispatch } from "../dispatch/index.js";
 import type { JobId } from "../model/ids.js";
 import type { Job, JobSpec } from "../model/job.js";
-import type { NextDelayed, Store } from "../model/store.js";
+import type { Store } from "../model/store.js";
+import type { NextDelayed } from "../model/store-reads.js";
 import type { Core } from "./core.js";
 
 /** Jobs started in one commit. */

@@ -12,11 +12,10 @@
  */
 import { asLaboroError, LaboroError } from "../base/errors.js";
 import { STARTED } from "../dispatch/state.js";
-import { EndedTasks } from "../model/ended-tasks.js";
 import type { Attempt, JobId, TaskIndex } from "../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../model/job.js";
 import { type EndedTask, type JobProgress, LISTED_VALUE, type RunningTask, type TaskResult } from "../model/outcome.js";
-import type { Ranges } from "../model/ranges.js";
+import { EndedTasks, type Ranges } from "../model/ranges.js";
 import type { OutputChunk, Write, WriteResult } from "../model/store.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { Core } from "./core.js";

@@ -7,7 +7,7 @@ import { type Claim, claimOf, claimsOf } from "../dispatch/state.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import { type EndedTask, FILE_CHUNK, LISTED_VALUE, MAX_VALUE } from "../model/outcome.js";
-import type { OutputPage } from "../model/store.js";
+import type { OutputPage } from "../model/store-reads.js";
 import { MAX_FILES, returnedIndex, sentIndex } from "../model/task-files.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { Core } from "./core.js";

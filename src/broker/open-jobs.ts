@@ -9,9 +9,8 @@ import { JobId } from "../model/ids.js";
 import type { Counters, Job, JobEnd } from "../model/job.js";
 import type { RecoveredState, TaskRange } from "../model/store.js";
 import type { Group } from "../model/store-group.js";
-import type { EventBody } from "./events.js";
+import { type EventBody, Watchers } from "./events.js";
 import type { Decide } from "./pending-requests.js";
-import { Watchers } from "./watchers.js";
 
 export class OpenJobs {
   readonly endWatchers = new Watchers<JobId, JobEnd>();

@@ -8,7 +8,7 @@ import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import { END_STATES } from "../model/job.js";
 import type { Core } from "./core.js";
-import { endedJobs, removeJobs } from "./operations/job-list.js";
+import { endedJobs, removeJobs } from "./operations/job-view.js";
 
 /** Which ended jobs are removed. */
 export interface Retention {

@@ -4,10 +4,9 @@
  */
 import { checkTimeout, MAX_TIMER_MS } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
-import { EndedTasks } from "../model/ended-tasks.js";
 import { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/outcome.js";
-import type { Ranges } from "../model/ranges.js";
+import { EndedTasks, type Ranges } from "../model/ranges.js";
 import type { TaskOutput } from "../protocols/laboro/messages.js";
 import type { ClientLink } from "./link.js";
 

@@ -2,12 +2,18 @@
 import { checkTimeout } from "../base/clock.js";
 import { badInput, LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationOutput } from "../broker/operations/index.js";
-import { errorFromValue, TaskFailed } from "../model/handler-errors.js";
 import type { JobEnd } from "../model/job.js";
 import type { EndedTask, OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
-import type { OutputPiece } from "../model/store.js";
-import { asBuffer, decodeOutput, type TaskDefinition, type TaskEnding } from "../model/task-definition.js";
+import type { OutputPiece } from "../model/store-reads.js";
+import {
+  asBuffer,
+  decodeOutput,
+  errorFromValue,
+  type TaskDefinition,
+  type TaskEnding,
+  TaskFailed,
+} from "../model/task-definition.js";
 import type { CallOptions, Client } from "./client.js";
 
 /** All that the broker says of a job: state, counters, limits, times. */

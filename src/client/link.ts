@@ -12,9 +12,9 @@
  */
 import { checkTimeout, MAX_TIMER_MS, type WaitOptions, waitFor } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
-import { errorFromValue } from "../model/handler-errors.js";
 import type { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/outcome.js";
+import { errorFromValue } from "../model/task-definition.js";
 import type { BrokerAddress } from "../protocols/laboro/broker-address.js";
 import { type Dial, dial, isAbsent, type LinkOf } from "../protocols/laboro/dial.js";
 import {

@@ -3,11 +3,11 @@
  */
 
 import { constants } from "node:os";
-import { errorFromValue } from "../model/handler-errors.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { RetryPolicy } from "../model/job.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
+import { errorFromValue } from "../model/task-definition.js";
 import { checkHalt } from "./cancel.js";
 import { type ReturnedTask, removeFromClaim, returnToQueue, setTaskState } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";

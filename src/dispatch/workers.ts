@@ -9,7 +9,8 @@
 import { WorkerId } from "../model/ids.js";
 import { contains, sizeOf } from "../model/ranges.js";
 import { ONE_SLOT } from "../model/recipe.js";
-import type { ClaimedRange, KeyValue } from "../model/store.js";
+import type { ClaimedRange } from "../model/store.js";
+import type { KeyValue } from "../model/store-reads.js";
 import { cancelAt } from "./cancel.js";
 import { addClaim, dropClaim, openTasks, placePrefetched, unplaceAll } from "./claims.js";
 import type { Decisions } from "./decisions.js";

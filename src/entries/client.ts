@@ -29,7 +29,6 @@ export {
   type ScheduleWhen,
 } from "../client/schedules.js";
 export { addInTransaction, type Query, type TransactionOptions } from "../client/transaction.js";
-export { NoRetry, RetryAfter, TaskFailed } from "../model/handler-errors.js";
 export type { JobEnd } from "../model/job.js";
 export type { Submission } from "../model/job-input.js";
 export type { EndedTask, JobProgress } from "../model/outcome.js";
@@ -41,8 +40,11 @@ export {
   defineTask,
   type HandlerContext,
   json,
+  NoRetry,
+  RetryAfter,
   type StandardSchema,
   type TaskDefinition,
+  TaskFailed,
   type TaskFunction,
   type TaskHandler,
   type TaskOptions,

@@ -3,12 +3,13 @@
  *
  * @module laboro/task
  */
-export { NoRetry, RetryAfter } from "../model/handler-errors.js";
 export {
   bytes,
   defineTask,
   type HandlerContext,
   json,
+  NoRetry,
+  RetryAfter,
   type StandardSchema,
   type TaskDefinition,
   type TaskFunction,

@@ -29,7 +29,7 @@ export interface Outcome {
   readonly output?: readonly SmallOutput[];
   /**
    * What the handler of the task returned, as JSON or bytes; of a failed attempt, the error as JSON
-   * (handler-errors.ts).
+   * (task-definition.ts).
    */
   readonly value?: Uint8Array;
   /** For a failed attempt: the handler's wish when to try again, or not to. Sent to dispatch, not stored. */

@@ -3,7 +3,7 @@ import { badInput } from "../base/errors.js";
 import type { JobId } from "../model/ids.js";
 import { currentSpec, type Job, type JobEnd, type JobSpec } from "../model/job.js";
 import type { Ranges } from "../model/ranges.js";
-import type { JobFilter } from "../model/store.js";
+import type { JobFilter } from "../model/store-reads.js";
 
 /** A job as its row has it. `Flag` and `End`: how the engine stores booleans and end states. */
 export interface JobColumns<Flag, End> {

@@ -17,9 +17,9 @@ import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
 import { HandlerMessages } from "./handler-messages.js";
-import { KnownBrokers, KnownStore } from "./known-brokers.js";
 import { IdleWatch } from "./lifetime.js";
 import type { UnacknowledgedResult } from "./spool/result-spool.js";
+import { KnownBrokers, KnownStore } from "./spool/worker-directory.js";
 import { type WorkerDependencies, WorkerTasks } from "./worker-tasks.js";
 
 interface AgentOptions {

@@ -2,13 +2,15 @@
 import { format, types } from "node:util";
 import { badInput, type ErrorCode, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
-import { describeError, type ErrorDetails, errorFromValue } from "../model/handler-errors.js";
 import type { TaskEnd } from "../model/outcome.js";
 import {
   asBuffer,
   decodeInput,
   decodeOutput,
+  describeError,
+  type ErrorDetails,
   encodeOutput,
+  errorFromValue,
   type HandlerContext,
   type TaskDefinition,
   type TaskHandler,

@@ -1,7 +1,7 @@
 /** What a program that embeds a worker is told of the tasks that have ended at it. */
 import type { Log } from "../base/log.js";
-import { errorFromValue } from "../model/handler-errors.js";
 import { succeeded } from "../model/outcome.js";
+import { errorFromValue } from "../model/task-definition.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { JobRecipe, TaskRef } from "../protocols/laboro/messages.js";
 import type { RunEnd } from "./task-runner.js";

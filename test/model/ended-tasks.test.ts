@@ -1,8 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { EndedTasks, RangeSet } from "../../src/model/ended-tasks.js";
-
-import { rangesOf } from "../../src/model/ranges.js";
+import { EndedTasks, RangeSet, rangesOf } from "../../src/model/ranges.js";
 
 const sorted = (numbers: Iterable<number>): number[] => [...new Set(numbers)].sort((a, b) => a - b);
 

@@ -1,7 +1,7 @@
 /** The filters of the contract, said plainly. */
 import type { Job } from "../../src/model/job.js";
 import type { TaskResult } from "../../src/model/outcome.js";
-import type { JobFilter, ResultFilter } from "../../src/model/store.js";
+import type { JobFilter, ResultFilter } from "../../src/model/store-reads.js";
 
 export function isWantedJob(job: Job, filter: JobFilter = {}): boolean {
   const { states, name, pool, key, batchKey, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;

@@ -1,6 +1,7 @@
 import type { Attempt, JobId, TaskIndex } from "../../src/model/ids.js";
 import type { OutputStream, TaskResult } from "../../src/model/outcome.js";
-import type { OutputChunk, OutputPage, OutputPiece } from "../../src/model/store.js";
+import type { OutputChunk } from "../../src/model/store.js";
+import type { OutputPage, OutputPiece } from "../../src/model/store-reads.js";
 
 export interface OutputOptions {
   readonly attempt?: Attempt;

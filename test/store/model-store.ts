@@ -24,26 +24,26 @@ import {
 import type { Schedule, SchedulePage, ScheduleQuery } from "../../src/model/schedule.js";
 import type {
   ClaimedRange,
-  EndCounts,
   Epoch,
-  JobPage,
-  KeyValue,
-  NextDelayed,
-  OutputPage,
   Progress,
   RecoveredState,
-  ResultOptions,
-  ResultPage,
   Store,
   TaskRange,
-  TaskUsage,
   Write,
   WriteResult,
 } from "../../src/model/store.js";
 import type { Group, GroupHint } from "../../src/model/store-group.js";
-import { entriesWithin } from "../../src/store/entry-chunks.js";
-import { jobOfRun } from "../../src/store/schedule-rows.js";
-import { type AttemptRun, tooManyRanges } from "../../src/store/task-range-rows.js";
+import type {
+  EndCounts,
+  JobPage,
+  KeyValue,
+  NextDelayed,
+  OutputPage,
+  ResultOptions,
+  ResultPage,
+  TaskUsage,
+} from "../../src/model/store-reads.js";
+import { type AttemptRun, entriesWithin, jobOfRun, tooManyRanges } from "../../src/store/rows.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";
 import { ModelBrokers, ModelGroup } from "./model-group.js";

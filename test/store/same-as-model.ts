@@ -1,7 +1,8 @@
 /** Runs random steps on the model and on an engine side by side: equal answers, equal reads, the model's invariant after each. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
-import type { JobFilter, ResultFilter, Store, Write, WriteResult } from "../../src/model/store.js";
+import type { Store, Write, WriteResult } from "../../src/model/store.js";
+import type { JobFilter, ResultFilter } from "../../src/model/store-reads.js";
 import type { MakeStore } from "./contract-suite.js";
 import { NAMES, POOLS, type Step, steps, writeFor } from "./model-steps.js";
 import { ModelWorld } from "./model-store.js";

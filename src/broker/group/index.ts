@@ -24,7 +24,7 @@ import type { WorkerId } from "../../model/ids.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";
 import { type Group, SCHEDULE_BUCKET } from "../../model/store-group.js";
 import type { Core } from "../core.js";
-import { POOL_BUCKET } from "../halts.js";
+import { POOL_BUCKET } from "../limits.js";
 import { type BrokerGroup, type GroupBroker, type LiveMember, Membership, type SelfInfo } from "./membership.js";
 import { type ConnectPeer, PeerForwarder, Peers, urlOf } from "./peers.js";
 import { RemoteChanges, TransactionSubmissions } from "./remote-changes.js";

@@ -6,7 +6,7 @@
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { describeError } from "../../model/handler-errors.js";
+import { describeError } from "../../model/task-definition.js";
 import type { Reply, RequestForwarder, ServiceRequest } from "../pending-requests.js";
 import type { HeartbeatInfo } from "./membership.js";
 

@@ -16,8 +16,7 @@ import {
 import * as s from "../../model/schema.js";
 import { workersOf } from "../alloc/allocation-workers.js";
 import type { Core } from "../core.js";
-import { operation } from "./operation.js";
-import { nothing } from "./shared-fields.js";
+import { nothing, operation } from "./operation.js";
 
 const time = (what: string) => s.number(`${what}, in milliseconds since 1970`);
 const MAX_ALLOCATIONS = 20_000;

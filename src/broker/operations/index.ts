@@ -16,22 +16,16 @@ import {
   allocatorSet,
   allocators,
 } from "./allocators.js";
-import { brokers, stepBack } from "./brokers.js";
-import { config, configHistory, configSet, drainBroker } from "./config.js";
-import { connection, connections } from "./connections.js";
-import { append, close, edit } from "./edit.js";
-import { events } from "./events.js";
-import { returnedFiles, sendFile } from "./files.js";
-import { history } from "./history.js";
-import { clean, jobs, remove } from "./job-list.js";
+import { config, configHistory, configSet, drainBroker, loginLink, poolPause, poolResume, status } from "./broker.js";
+import { brokers, PEER_OPERATIONS, stepBack } from "./brokers.js";
+import { append, close, edit, rerun } from "./edit.js";
+import { connection, connections, events } from "./events.js";
+import { clean, jobs, remove } from "./job-view.js";
 import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
 import { limitRemove, limitSet, limits } from "./limits.js";
 import { type AnyOperation, authorize, type OperationContext } from "./operation.js";
-import { output } from "./output.js";
-import { overview, permissionsOperation } from "./overview.js";
-import { PEER_OPERATIONS } from "./peer-operations.js";
-import { poolPause, poolResume } from "./pools.js";
-import { rerun } from "./rerun.js";
+import { output, returnedFiles, sendFile } from "./output.js";
+import { history, overview, permissionsOperation } from "./overview.js";
 import {
   schedule,
   scheduleEdit,
@@ -43,9 +37,7 @@ import {
   schedules,
 } from "./schedules.js";
 import { request, services } from "./services.js";
-import { loginLink, status } from "./status.js";
-import { explain, task } from "./task.js";
-import { taskMap } from "./task-map.js";
+import { explain, task, taskMap } from "./task.js";
 import { entries, running, tasks, usage } from "./tasks.js";
 import { cancelled, waiting } from "./tasks-without-result.js";
 import { workerPage } from "./worker-page.js";

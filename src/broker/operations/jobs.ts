@@ -13,12 +13,11 @@ import type { TransactionSubmission } from "../../model/store-group.js";
 import type { Role } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import { endsOf } from "../dependencies.js";
+import { waitForNext } from "../events.js";
 import { tasksAtPeers } from "../group/group-view.js";
-import { waitForNext } from "../watchers.js";
 import { jobView, viewOf } from "./job-view.js";
 import type { SubmissionBytes } from "./large-submission.js";
-import { authorize, operation } from "./operation.js";
-import { job, nothing, ranges, requireJob, requireOpenJob, tasksWithin } from "./shared-fields.js";
+import { authorize, job, nothing, operation, ranges, requireJob, requireOpenJob, tasksWithin } from "./operation.js";
 
 export const submit = operation({
   name: "submit",

@@ -5,7 +5,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Unpackr } from "msgpackr";
 import { asLaboroError, badInput } from "../../base/errors.js";
 import { readSubmission } from "../../model/job-input.js";
-import { chunkEntries } from "../../store/entry-chunks.js";
+import { chunkEntries } from "../../store/rows.js";
 import type { ReadSubmission, SubmissionBytes } from "./large-submission.js";
 
 const { bytes, format } = workerData as SubmissionBytes;

@@ -3,8 +3,7 @@ import { badInput } from "../../base/errors.js";
 import { limitName, limitRule } from "../../model/limit.js";
 import * as s from "../../model/schema.js";
 import { LISTED_JOBS } from "../limits.js";
-import { operation } from "./operation.js";
-import { nothing } from "./shared-fields.js";
+import { nothing, operation } from "./operation.js";
 
 const limitView = s.object({
   name: s.text(),

@@ -13,8 +13,7 @@ import {
 } from "../../model/schedule.js";
 import * as s from "../../model/schema.js";
 import { summaryOf } from "./job-view.js";
-import { operation } from "./operation.js";
-import { limit, nothing } from "./shared-fields.js";
+import { limit, nothing, operation } from "./operation.js";
 
 const PAGE = 1_000;
 const UPCOMING = 5;

@@ -6,8 +6,7 @@ import type { RequestId } from "../../model/ids.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { operation } from "./operation.js";
-import { nothing } from "./shared-fields.js";
+import { nothing, operation } from "./operation.js";
 
 const DEFAULT_TIMEOUT = 30_000;
 

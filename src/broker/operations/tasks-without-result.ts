@@ -7,8 +7,7 @@ import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { locateTask } from "../group/group-view.js";
-import { operation } from "./operation.js";
-import { index, job, limit, number, requireJob } from "./shared-fields.js";
+import { index, job, limit, number, operation, requireJob } from "./operation.js";
 import {
   allRunning,
   entry,

@@ -9,8 +9,7 @@ import type { Bytes } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { operation } from "./operation.js";
-import { index, job, limit, number, progress, requireJob } from "./shared-fields.js";
+import { index, job, limit, number, operation, progress, requireJob } from "./operation.js";
 
 export const PAGE = 1_000;
 const ENTRIES_PAGE = 10_000;

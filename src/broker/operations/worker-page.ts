@@ -4,8 +4,7 @@ import { JobId, WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
-import { operation } from "./operation.js";
-import { index, limit, number } from "./shared-fields.js";
+import { index, limit, number, operation } from "./operation.js";
 import { viewOfWorker, type WorkerView, workerView } from "./workers.js";
 
 const PAGE = 500;

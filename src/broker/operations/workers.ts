@@ -8,8 +8,7 @@ import * as s from "../../model/schema.js";
 import type { MachineLoad } from "../../model/worker-settings.js";
 import type { Core } from "../core.js";
 import type { Peer } from "../group/peers.js";
-import { operation } from "./operation.js";
-import { nothing } from "./shared-fields.js";
+import { nothing, operation } from "./operation.js";
 
 const worker = s.described(s.text(), "its id, or its name if only one worker has it");
 

@@ -112,7 +112,7 @@ export interface Join {
   readonly tunnelled?: true;
 }
 
-/** The answer to a request. `details`: of an error, what the handler threw, as JSON (handler-errors.ts). */
+/** The answer to a request. `details`: of an error, what the handler threw, as JSON (task-definition.ts). */
 export interface ServiceReply {
   readonly id: number;
   readonly error?: ErrorCode;

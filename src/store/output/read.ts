@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { type Damage, RECORD_HEADER, scanRecords } from "../../base/files/records.js";
 import type { Attempt, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
-import type { OutputOptions, OutputPiece } from "../../model/store.js";
+import type { OutputOptions, OutputPiece } from "../../model/store-reads.js";
 import {
   attemptKey,
   type Extent,

@@ -10,7 +10,6 @@ import type { Counters } from "../../model/job.js";
 import type { LimitUse } from "../../model/limit.js";
 import type { ClaimedRange, Epoch, RecoveredState } from "../../model/store.js";
 import type { Group, JobSummary, Member, Submissions } from "../../model/store-group.js";
-import { NEXT_JOBS } from "./assigned-numbers.js";
 import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";
 import { type Client, type Connections, type Session, send, storeFailure } from "./connections.js";
@@ -23,6 +22,7 @@ import {
   SETTLED,
   TASK_RANGE_FIELDS,
 } from "./job-rows.js";
+import { NEXT_JOBS } from "./known-rows.js";
 import { readLimitUse } from "./limit-rows.js";
 import { migrate } from "./migrations/index.js";
 import { totalsOf } from "./operations/cancel.js";

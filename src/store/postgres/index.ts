@@ -5,39 +5,32 @@ import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { SchedulePage, ScheduleQuery } from "../../model/schedule.js";
+import type { EntryChunk, Epoch, RecoveredState, Store, Write, WriteResult } from "../../model/store.js";
+import type { Group } from "../../model/store-group.js";
 import type {
   EndCounts,
-  EntryChunk,
-  Epoch,
   JobFilter,
   JobPage,
   KeyValue,
   NextDelayed,
   OutputOptions,
   OutputPage,
-  RecoveredState,
   ResultOptions,
   ResultPage,
-  Store,
   TaskUsage,
-  Write,
-  WriteResult,
-} from "../../model/store.js";
-import type { Group } from "../../model/store-group.js";
-import { entriesWithin } from "../entry-chunks.js";
-import { WorkerNumbers } from "./assigned-numbers.js";
-import { ChangeFeed } from "./change-feed.js";
+} from "../../model/store-reads.js";
+import { entriesWithin } from "../rows.js";
+import { ChangeFeed, PostgresSubmissions } from "./change-feed.js";
 import { CommitQueue } from "./commit-queue.js";
 import { type ConnectionOptions, Connections, type Session } from "./connections.js";
-import { ENTRIES, EntryCache } from "./entry-cache.js";
 import { joinGroup, PostgresGroup } from "./group.js";
 import { conditionsOf, expiredJobs, JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
-import { DELAYED_COUNT, NEXT_DELAYED } from "./operations/edit.js";
+import { ENTRIES, EntryCache, WorkerNumbers } from "./known-rows.js";
 import { OUTPUT_ENDS, readOutput } from "./operations/output.js";
 import { readSchedules } from "./operations/schedule.js";
+import { DELAYED_COUNT, NEXT_DELAYED } from "./operations/submit.js";
 import { ENDS, readEarlier, readResults, USAGE } from "./result-columns.js";
 import { numberColumns, validText } from "./statements.js";
-import { PostgresSubmissions } from "./submissions.js";
 import { WriteBatch } from "./write-batch.js";
 
 export interface PostgresOptions extends ConnectionOptions {

@@ -2,7 +2,8 @@
 import { unpack } from "msgpackr";
 import type { JobId } from "../../model/ids.js";
 import { END_STATES, type Job, type JobEnd } from "../../model/job.js";
-import type { ClaimedRange, JobFilter } from "../../model/store.js";
+import type { ClaimedRange } from "../../model/store.js";
+import type { JobFilter } from "../../model/store-reads.js";
 import {
   checkPattern,
   isOnlyOpen,
@@ -11,7 +12,7 @@ import {
   OPEN_CONDITIONS,
   type States,
 } from "../job-rows.js";
-import { type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
+import { type TaskRangeRow, taskRangeFrom } from "../rows.js";
 import type { Session, Value } from "./connections.js";
 import { numberArray, rangesFrom, validText } from "./statements.js";
 

@@ -3,8 +3,8 @@
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import { END_STATES } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
-import type { ResultOptions, ResultPage } from "../../model/store.js";
-import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../result-rows.js";
+import type { ResultOptions, ResultPage } from "../../model/store-reads.js";
+import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../rows.js";
 import type { Session, Value } from "./connections.js";
 import { booleanArray, ConcatenatedBytes, numberArray, numberColumns, textColumns, validText } from "./statements.js";
 

@@ -7,7 +7,7 @@ import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { type Counters, finishedCount, jobEnd } from "../../model/job.js";
 import type { Progress, Write, WriteResult } from "../../model/store.js";
 import type { Session } from "./connections.js";
-import type { EntryCache } from "./entry-cache.js";
+import type { EntryCache } from "./known-rows.js";
 
 /**
  * The progress of a job after each write of a stage. The database returns a job's counters after the whole stage; for

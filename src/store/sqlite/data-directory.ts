@@ -1,13 +1,79 @@
 /**
  * The data directory: created if missing, private to its user, not on a network filesystem, and locked by this process.
  */
+
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";
-import { LaboroError } from "../../base/errors.js";
+import { type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
+import { transientCode } from "../../base/files/durable.js";
 import { type FilesystemFacts, networkFilesystem } from "../../base/files/filesystem.js";
 import { acquireLock } from "../../base/files/lock.js";
 import { openPrivateDirectory } from "../../base/files/private-directory.js";
-import { storeFailure, unusable } from "./failures.js";
+
+/** The primary result codes of SQLite that mean something to a person; https://sqlite.org/rescode.html */
+const SQLITE_PERM = 3;
+const SQLITE_READONLY = 8;
+const SQLITE_CORRUPT = 11;
+const SQLITE_FULL = 13;
+const SQLITE_CANTOPEN = 14;
+const SQLITE_CONSTRAINT = 19;
+const SQLITE_NOTADB = 26;
+/** As the addon passes on the errno of the failed call. */
+const ERRNO: Readonly<Record<number, string>> = { 23: "ENFILE", 24: "EMFILE", 28: "ENOSPC", 122: "EDQUOT" };
+
+const UNUSABLE = new Set(["EACCES", "EPERM", "EROFS", "EISDIR", "ENOTDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"]);
+
+/** The coded error for a failure of SQLite or the file system. */
+export function storeFailure(cause: unknown, path: string): LaboroError {
+  if (cause instanceof LaboroError) return cause;
+  const text = cause instanceof Error ? cause.message : String(cause);
+  const system = numberAt(cause, "systemErrno");
+  const errno = errnoOf(cause);
+  const transient = transientCode(errno) ?? (system === undefined ? undefined : transientCode(ERRNO[system]));
+  if (transient !== undefined) return lacking(transient, path, text, cause);
+  if (errno !== undefined && UNUSABLE.has(errno)) return unusable(path, text, cause);
+  const code = numberAt(cause, "errcode");
+  switch (code === undefined ? undefined : code & 0xff) {
+    case SQLITE_FULL:
+      return lacking("LABORO_DISK_FULL", path, text, cause);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return corrupt(path, text, cause);
+    case SQLITE_CONSTRAINT:
+      // For example two task ranges with one id: a retry would not help.
+      return new LaboroError("LABORO_INTERNAL", `${path}: ${text}`, { cause });
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      return unusable(path, text, cause);
+    default:
+      break;
+  }
+  return new LaboroError("LABORO_STORE_FAILED", `${path}: ${text}`, { cause });
+}
+
+export function corrupt(path: string, text: string, cause?: unknown): LaboroError {
+  return new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path} is damaged (${text}); nothing in it was changed. Put back a copy of the data directory, or use another with --data`,
+    { cause },
+  );
+}
+
+function lacking(code: ErrorCode, path: string, text: string, cause: unknown): LaboroError {
+  const what = code === "LABORO_DISK_FULL" ? "disk space" : "file descriptor";
+  return new LaboroError(code, `no ${what} to write ${path}: ${text}`, { cause });
+}
+
+function unusable(path: string, text: string, cause: unknown): LaboroError {
+  return new LaboroError("LABORO_DATA_UNUSABLE", `cannot read and write ${path}: ${text}`, { cause });
+}
+
+function numberAt(cause: unknown, key: "errcode" | "systemErrno"): number | undefined {
+  if (typeof cause !== "object" || cause === null) return undefined;
+  const value: unknown = Reflect.get(cause, key);
+  return typeof value === "number" ? value : undefined;
+}
 
 export interface DataDirectory {
   release(): void;

@@ -1,7 +1,7 @@
 /** Opening the one file of the database for writing. It has been inspected. */
 import * as fs from "node:fs";
 import { DatabaseSync, type DatabaseSyncInstance, type StatementSyncInstance } from "@photostructure/sqlite";
-import { corrupt, storeFailure } from "./failures.js";
+import { corrupt, storeFailure } from "./data-directory.js";
 import { migrate, refuseNewer } from "./migrations.js";
 
 export type Database = DatabaseSyncInstance;

@@ -5,22 +5,27 @@ import * as fs from "node:fs";
 import { dirname, join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
-import type { Epoch, KeyValue } from "../../model/store.js";
+import type { Epoch } from "../../model/store.js";
+import type { KeyValue } from "../../model/store-reads.js";
 import { OutputSegments, setAsideUnknownOutput } from "../output/output-segments.js";
-import { REMOVED_IN_BATCH } from "../result-rows.js";
-import type { TaskRangeRow } from "../task-range-rows.js";
+import { REMOVED_IN_BATCH, type TaskRangeRow } from "../rows.js";
 import { type Damage, keepDamaged, type LastCommit, LastCommitNote } from "./damage.js";
+import { storeFailure } from "./data-directory.js";
 import { type Database, inspectDatabase, openDatabase, type Statement } from "./database.js";
-import { storeFailure } from "./failures.js";
-import { JobCounters } from "./job-counters.js";
-import { JobTable, prepareExpiredJobs } from "./job-table.js";
-import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messages.js";
+import {
+  JobCounters,
+  JobTable,
+  prepareClaimedRange,
+  prepareExpiredJobs,
+  prepareInsertTaskRange,
+  TASK_RANGE_COLUMNS,
+} from "./job-table.js";
 import { LimitStarts } from "./operations/claim.js";
 import { type BatchContext, prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
 import { ResultTable, WorkerNames } from "./result-table.js";
 import { ScheduleTable } from "./schedule-table.js";
-import { prepareClaimedRange, prepareInsertTaskRange, TASK_RANGE_COLUMNS } from "./task-range-table.js";
+import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./thread-calls.js";
 
 /** Above the epoch of commits that are missing: workers may still refer to it. */
 const NEXT_EPOCH = "UPDATE broker SET epoch = max(epoch, ?) + 1 RETURNING epoch, commits";

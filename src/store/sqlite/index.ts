@@ -7,6 +7,7 @@ import { type Entries, isParked, type Job, type JobSpec, newJob } from "../../mo
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { SchedulePage, ScheduleQuery } from "../../model/schedule.js";
+import type { RecoveredState, Store, Write, WriteResult } from "../../model/store.js";
 import type {
   EndCounts,
   JobFilter,
@@ -15,33 +16,28 @@ import type {
   NextDelayed,
   OutputOptions,
   OutputPage,
-  RecoveredState,
   ResultOptions,
   ResultPage,
-  Store,
   TaskUsage,
-  Write,
-  WriteResult,
-} from "../../model/store.js";
-import { chunkEntries, entriesWithin } from "../entry-chunks.js";
+} from "../../model/store-reads.js";
 import { jobFromColumns } from "../job-rows.js";
-import { encodeSchedule, scheduleFrom } from "../schedule-rows.js";
+import { chunkEntries, encodeSchedule, entriesWithin, scheduleFrom } from "../rows.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import type {
-  EditedRow,
-  EditRow,
-  JobRow,
-  RerunRow,
-  ScheduleResultRow,
-  StoreLog,
-  SubmitRow,
-  SubmittedRow,
-  TaskAttempt,
-  WriteResultRow,
-  WriteRow,
-} from "./messages.js";
 import { packWrites, transferable, unpackWriteResults } from "./pack-writes.js";
-import { ThreadCalls } from "./thread-calls.js";
+import {
+  type EditedRow,
+  type EditRow,
+  type JobRow,
+  type RerunRow,
+  type ScheduleResultRow,
+  type StoreLog,
+  type SubmitRow,
+  type SubmittedRow,
+  type TaskAttempt,
+  ThreadCalls,
+  type WriteResultRow,
+  type WriteRow,
+} from "./thread-calls.js";
 
 interface SqliteOptions {
   readonly dir: string;

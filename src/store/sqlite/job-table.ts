@@ -1,9 +1,16 @@
-import { JobId } from "../../model/ids.js";
-import type { Range } from "../../model/ranges.js";
-import type { EntryChunk, JobFilter, NextDelayed } from "../../model/store.js";
+/**
+ * The counters of jobs during a batch. A batch settles the same few jobs thousands of times, so a job's counters are
+ * read once and written once, before the commit.
+ */
+import { JobId, type TaskRangeId } from "../../model/ids.js";
+import { type Counters, finishedCount, type JobEnd, jobEnd } from "../../model/job.js";
+import { NO_RANGES, type Range, type Ranges, rangesOf } from "../../model/ranges.js";
+import type { ClaimedRange, EntryChunk, Epoch, Progress, TaskRange } from "../../model/store.js";
+import type { JobFilter, NextDelayed } from "../../model/store-reads.js";
 import { checkPattern, isOnlyOpen, OPEN_CONDITIONS, type States } from "../job-rows.js";
+import { type TaskRangeRow, taskRangeFrom } from "../rows.js";
 import type { Database, Statement } from "./database.js";
-import type { JobRow } from "./messages.js";
+import type { JobRow } from "./thread-calls.js";
 
 const COLUMNS = `
 id, created, spec, has_entries AS hasEntries, held, cursor, cancels, cancel_reason AS reason, succeeded, failed, cancelled,
@@ -183,3 +190,172 @@ export function prepareExpiredJobs(db: Database): ExpiredJobs {
 }
 
 const UNSUCCESSFUL = ["failed", "cancelled"] as const;
+
+const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended, cancels, open FROM job WHERE id = ?";
+const WRITE = `
+UPDATE job
+SET succeeded = ?, failed = ?, cancelled = ?, ended_state = ?, ended_at = coalesce(ended_at, ?)
+WHERE id = ?`;
+
+/** How the column says that nothing was. */
+const NONE = "[]";
+
+interface CounterRow {
+  count: number;
+  succeeded: number;
+  failed: number;
+  cancelled: number;
+  ended: JobEnd | null;
+  cancels: string;
+  /** 1 while it takes more tasks: then it does not end. */
+  open: number;
+}
+
+export class JobCounters {
+  readonly #read: Statement;
+  readonly #write: Statement;
+  readonly #rows = new Map<JobId, CounterRow>();
+  readonly #endedInBatch: JobId[] = [];
+
+  constructor(db: Database) {
+    this.#read = db.prepare(READ);
+    this.#write = db.prepare(WRITE);
+  }
+
+  /** Adds finished tasks; the job ends with the last of them. */
+  add(job: JobId, more: Counters): Progress | undefined {
+    const row = this.#row(job);
+    if (row === undefined) return undefined;
+    row.succeeded += more.succeeded;
+    row.failed += more.failed;
+    row.cancelled += more.cancelled;
+    if (row.ended === null && row.open === 0 && finishedCount(row) >= row.count) {
+      row.ended = jobEnd(row);
+      this.#endedInBatch.push(job);
+    }
+    const { succeeded, failed, cancelled, ended } = row;
+    const counters = { succeeded, failed, cancelled };
+    return ended === null ? { counters } : { counters, ended };
+  }
+
+  /** What of the job was asked to be cancelled, up to this write of the batch. */
+  cancelsOf(job: JobId): Ranges {
+    const cancels = this.#row(job)?.cancels ?? NONE;
+    return cancels === NONE ? NO_RANGES : JSON.parse(cancels);
+  }
+
+  setCancels(job: JobId, cancels: string): void {
+    const row = this.#row(job);
+    if (row !== undefined) row.cancels = cancels;
+  }
+
+  size(job: JobId): { readonly count: number; readonly open: boolean; readonly ended: boolean } | undefined {
+    const row = this.#row(job);
+    return row && { count: row.count, open: row.open === 1, ended: row.ended !== null };
+  }
+
+  resize(job: JobId, count: number, open: boolean): void {
+    const row = this.#row(job);
+    if (row === undefined) return;
+    row.count = count;
+    row.open = open ? 1 : 0;
+  }
+
+  /** Takes finished tasks back. Says whether the job had ended, and is open now, within this batch. */
+  reopen(job: JobId, less: Counters, cancels: string): boolean {
+    const row = this.#row(job);
+    if (row === undefined) return false;
+    row.succeeded -= less.succeeded;
+    row.failed -= less.failed;
+    row.cancelled -= less.cancelled;
+    row.ended = null;
+    row.cancels = cancels;
+    return this.#dropFromEnded(job);
+  }
+
+  /** The job is no longer there. */
+  remove(job: JobId): void {
+    this.#rows.delete(job);
+    this.#dropFromEnded(job);
+  }
+
+  /** The jobs that this batch has ended so far. */
+  get endedInBatch(): readonly JobId[] {
+    return this.#endedInBatch;
+  }
+
+  write(now: number): void {
+    for (const [job, row] of this.#rows) this.#writeRow(job, row, now);
+  }
+
+  /** Writes one job before the others, for its row to be read. */
+  writeOne(job: JobId, now: number): void {
+    const row = this.#rows.get(job);
+    if (row !== undefined) this.#writeRow(job, row, now);
+  }
+
+  /** For the next batch, whether this one succeeded or not. */
+  clear(): void {
+    this.#rows.clear();
+    this.#endedInBatch.length = 0;
+  }
+
+  #writeRow(job: JobId, { succeeded, failed, cancelled, ended }: CounterRow, now: number): void {
+    this.#write.run(succeeded, failed, cancelled, ended, ended === null ? null : now, job);
+  }
+
+  #dropFromEnded(job: JobId): boolean {
+    const at = this.#endedInBatch.indexOf(job);
+    if (at >= 0) this.#endedInBatch.splice(at, 1);
+    return at >= 0;
+  }
+
+  #row(job: JobId): CounterRow | undefined {
+    const known = this.#rows.get(job);
+    if (known !== undefined) return known;
+    const row: CounterRow | undefined = this.#read.get(job);
+    if (row !== undefined) this.#rows.set(job, row);
+    return row;
+  }
+}
+
+export const TASK_RANGE_COLUMNS =
+  "id, job, first, last, attempt, failures, crashes, not_before AS notBefore, wait_ms AS waitMs, avoid, worker";
+
+const INSERT = `
+INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+
+export type InsertTaskRange = (taskRange: TaskRange, epoch: Epoch) => void;
+
+export function prepareInsertTaskRange(db: Database): InsertTaskRange {
+  const insert = db.prepare(INSERT);
+  return (taskRange, epoch) => {
+    const { id, job, first, last, attempt, failures, crashes, notBefore, waitMs, avoid, worker } = taskRange;
+    const texts = [avoid ?? null, worker ?? null];
+    insert.run(id, job, first, last, attempt, failures, crashes, notBefore, waitMs ?? null, ...texts, epoch);
+  };
+}
+
+/** Tasks that were never handed out, from a job's cursor. */
+export const freshTaskRange = (id: TaskRangeId, job: JobId, first: number, last: number): TaskRange => ({
+  id,
+  job,
+  first,
+  last,
+  attempt: 0,
+  failures: 0,
+  crashes: 0,
+  notBefore: 0,
+});
+
+const SETTLED = "SELECT idx FROM result WHERE job = ? AND idx BETWEEN ? AND ? ORDER BY idx";
+
+/** Adds to a task range which of its tasks have a result already. */
+export function prepareClaimedRange(db: Database): (row: TaskRangeRow) => ClaimedRange {
+  const settled = db.prepare(SETTLED);
+  return (row) => {
+    const rows: { idx: number }[] = settled.all(row.job, row.first, row.last);
+    return { taskRange: taskRangeFrom(row), settled: rangesOf(rows.map(({ idx }) => idx)) };
+  };
+}

@@ -101,7 +101,7 @@ CREATE TABLE result (
   signal TEXT,
   timed_out INTEGER,
   error TEXT,
-  -- All of it where it is small (result-rows.ts); otherwise it is in segments, and table output says where.
+  -- All of it where it is small (rows.ts); otherwise it is in segments, and table output says where.
   output BLOB,
   -- What the handler returned, or the error that it threw.
   value BLOB,

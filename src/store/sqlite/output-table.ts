@@ -5,13 +5,12 @@
  */
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskResult } from "../../model/outcome.js";
-import type { OutputOptions, OutputPage } from "../../model/store.js";
+import type { OutputOptions, OutputPage } from "../../model/store-reads.js";
 import { isFileIndex } from "../../model/task-files.js";
 import type { OutputSegments } from "../output/output-segments.js";
-import { pageOfSmallOutput } from "../result-rows.js";
-import type { TaskRangeRow } from "../task-range-rows.js";
+import { pageOfSmallOutput, type TaskRangeRow } from "../rows.js";
 import type { Database, Statement } from "./database.js";
-import type { TaskAttempt } from "./messages.js";
+import type { TaskAttempt } from "./thread-calls.js";
 
 const INSERT = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
 const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";

@@ -10,8 +10,8 @@ import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import { END_STATES } from "../../model/job.js";
 import { OUTPUT_STREAMS, type OutputStream, type TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Progress, Write } from "../../model/store.js";
-import { withOwnBytes } from "../result-rows.js";
-import type { EditRow, SubmitRow, WriteResultRow, WriteRow } from "./messages.js";
+import { withOwnBytes } from "../rows.js";
+import type { EditRow, SubmitRow, WriteResultRow, WriteRow } from "./thread-calls.js";
 
 type Output = Extract<Write, { op: "output" }>;
 /** A claim with limits is rare enough to be cloned. */

@@ -3,8 +3,8 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import { type Counters, END_STATES } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { EndCounts, ResultOptions, TaskUsage } from "../../model/store.js";
-import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../result-rows.js";
+import type { EndCounts, ResultOptions, TaskUsage } from "../../model/store-reads.js";
+import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../rows.js";
 import type { Database, Statement } from "./database.js";
 
 /** The table, with an index hint, and the condition for results of one state. */

@@ -1,9 +1,9 @@
 /** Table schedule: which rows are due, and changes that depend on a row's revision. */
 import type { ScheduleQuery } from "../../model/schedule.js";
-import type { ScheduleRow } from "../schedule-rows.js";
+import type { ScheduleRow } from "../rows.js";
 import type { Database, Statement } from "./database.js";
-import type { ScheduleChangeRow, ScheduleRows, WriteResultRow, WriteRow } from "./messages.js";
 import type { BatchContext, Operation } from "./operations/index.js";
+import type { ScheduleChangeRow, ScheduleRows, WriteResultRow, WriteRow } from "./thread-calls.js";
 
 const SELECT =
   "SELECT name, revision, next_at AS nextAt, spec, state, last_job AS lastJob, former_job AS formerJob FROM schedule";

@@ -7,11 +7,11 @@ import { writeFully } from "../../base/files/durable.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
 import type { ScheduleQuery } from "../../model/schedule.js";
-import type { JobFilter, OutputOptions, ResultOptions } from "../../model/store.js";
+import type { JobFilter, OutputOptions, ResultOptions } from "../../model/store-reads.js";
+import { storeFailure } from "./data-directory.js";
 import { Engine } from "./engine.js";
-import { storeFailure } from "./failures.js";
-import type { RecoveredRows, StoreLog, TaskAttempt, ThreadReply } from "./messages.js";
 import { type PackedWrites, packWriteResults, unpackWrites } from "./pack-writes.js";
+import type { RecoveredRows, StoreLog, TaskAttempt, ThreadReply } from "./thread-calls.js";
 
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");

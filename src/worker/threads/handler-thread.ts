@@ -4,7 +4,7 @@ import { serialize } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { MAX_TIMER_MS } from "../../base/clock.js";
 import { badInput } from "../../base/errors.js";
-import { describeError, errorFrom } from "../../model/handler-errors.js";
+import { describeError, errorFrom } from "../../model/task-definition.js";
 import { type CallPort, isTaskHandler, type ResultsPage, ServiceCall, Services, typedService } from "../services.js";
 import { HANDLER_PROCESS, MAX_UNREAD, MESSAGES_FD, type ThreadData } from "./hosts.js";
 import { type FromThread, ownBytes, type ToThread } from "./index.js";

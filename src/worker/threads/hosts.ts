@@ -7,7 +7,7 @@ import { deserialize } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { isWorkerBundle, packageRoot } from "../../base/package.js";
-import { errorFrom } from "../../model/handler-errors.js";
+import { errorFrom } from "../../model/task-definition.js";
 import { signalGroup } from "../processes/guardian.js";
 import type { Guardian } from "../processes/index.js";
 import { FRAMINGS } from "../programs/persistent-process.js";

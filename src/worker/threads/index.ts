@@ -5,7 +5,7 @@
  */
 
 import { badInput, LaboroError } from "../../base/errors.js";
-import { describeError, type ErrorDetails, errorFrom } from "../../model/handler-errors.js";
+import { describeError, type ErrorDetails, errorFrom } from "../../model/task-definition.js";
 import type { Guardian } from "../processes/index.js";
 import { ObjectPool } from "../programs/object-pool.js";
 import type { Answer, CallHandler, CallInfo, ResultsPage, ServiceCall } from "../services.js";

@@ -1,6 +1,7 @@
 import { JobId } from "../../../src/model/ids.js";
 import type { OutputStream } from "../../../src/model/outcome.js";
-import type { OutputChunk, OutputPiece } from "../../../src/model/store.js";
+import type { OutputChunk } from "../../../src/model/store.js";
+import type { OutputPiece } from "../../../src/model/store-reads.js";
 import type { AttemptOutput, OutputSegments } from "../../../src/store/output/output-segments.js";
 import type { OutputGap } from "../../../src/store/output/read.js";
 

@@ -5,13 +5,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CHANGES } from "../../../src/store/postgres/change-feed.js";
 import { BEGIN_BATCH } from "../../../src/store/postgres/commit-queue.js";
-import { ENTRIES } from "../../../src/store/postgres/entry-cache.js";
 import { HEARTBEAT, JOB_SUMMARIES } from "../../../src/store/postgres/group.js";
 import { conditionsOf, JOB, KEEP_OVER, OWN_KEEP_OVER, pageOfJobs } from "../../../src/store/postgres/job-rows.js";
+import { ENTRIES } from "../../../src/store/postgres/known-rows.js";
 import { ADD_STARTS, EDITED_LIMITS, LIMIT_USE } from "../../../src/store/postgres/limit-rows.js";
 import { CANCEL, HOLD, LOCK_ENDING_JOBS, REMOVE, TOTALS } from "../../../src/store/postgres/operations/cancel.js";
 import { ADOPT, CLAIM, HELD } from "../../../src/store/postgres/operations/claim.js";
-import { DELAYED_COUNT, NEXT_DELAYED, PROMOTE } from "../../../src/store/postgres/operations/edit.js";
 import { leaseStatement, RELEASE } from "../../../src/store/postgres/operations/lease.js";
 import { APPEND, FIND_OUTPUT, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/operations/output.js";
 import {
@@ -22,10 +21,13 @@ import {
 } from "../../../src/store/postgres/operations/schedule.js";
 import { replaceStatement, settleStatement } from "../../../src/store/postgres/operations/settle.js";
 import {
+  DELAYED_COUNT,
   FIND_SUBMITTED,
   FREE_KEYS,
   INSERT_ENTRIES,
   KEY_HOLDERS,
+  NEXT_DELAYED,
+  PROMOTE,
   SUBMIT,
 } from "../../../src/store/postgres/operations/submit.js";
 import { EARLIER, ENDS, pageOfResults } from "../../../src/store/postgres/result-columns.js";

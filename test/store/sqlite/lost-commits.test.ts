@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
 import { damageReports } from "../../../src/store/sqlite/damage.js";
 import { Engine } from "../../../src/store/sqlite/engine.js";
-import type { RecoveredRows } from "../../../src/store/sqlite/messages.js";
+import type { RecoveredRows } from "../../../src/store/sqlite/thread-calls.js";
 import { scratch } from "../../files/scratch.js";
 import { Broker, results } from "../suite/kit.js";
 import { sqliteHarness } from "./harness.js";

@@ -8,7 +8,7 @@ import {
   pageOfJobs,
 } from "../../../src/store/sqlite/job-table.js";
 import { migrate } from "../../../src/store/sqlite/migrations.js";
-import { DUE as DUE_JOBS } from "../../../src/store/sqlite/operations/edit.js";
+import { DUE as DUE_JOBS } from "../../../src/store/sqlite/operations/change.js";
 import { ANY_STATE, pageOfResults, stateQuery } from "../../../src/store/sqlite/result-table.js";
 import { DUE as DUE_SCHEDULES, EARLIEST } from "../../../src/store/sqlite/schedule-table.js";
 

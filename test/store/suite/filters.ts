@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { JobFilter, ResultFilter } from "../../../src/model/store.js";
+import type { JobFilter, ResultFilter } from "../../../src/model/store-reads.js";
 import { BOB, type Broker, NOW, result } from "./kit.js";
 
 export function describeFilters(broker: () => Broker): void {

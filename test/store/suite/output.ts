@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import type { JobId, TaskIndex } from "../../../src/model/ids.js";
 import type { SmallOutput, TaskResult } from "../../../src/model/outcome.js";
-import type { OutputPage, Store, Write } from "../../../src/model/store.js";
+import type { Store, Write } from "../../../src/model/store.js";
+import type { OutputPage } from "../../../src/model/store-reads.js";
 import { type Broker, chunk, NOW, newRangeId, result, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 1_000_000 };

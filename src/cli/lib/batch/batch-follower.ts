@@ -4,10 +4,9 @@
  */
 import type { Client } from "../../../client/client.js";
 import type { TakeOutput } from "../../../client/follow.js";
-import { EndedTasks } from "../../../model/ended-tasks.js";
 import type { JobEnd } from "../../../model/job.js";
 import type { EndedTask, JobProgress } from "../../../model/outcome.js";
-import { rangesOf } from "../../../model/ranges.js";
+import { EndedTasks, rangesOf } from "../../../model/ranges.js";
 import { pages, type TaskView } from "../result-text.js";
 import type { TaskCounts } from "./progress-bar.js";
 

@@ -135,7 +135,7 @@ CREATE TABLE laboro.result (
   code bigint,
   signal text,
   error text,
-  -- All of it where it is small (result-rows.ts); otherwise it is in table output.
+  -- All of it where it is small (rows.ts); otherwise it is in table output.
   output bytea,
   -- What the handler returned, or the error that it threw.
   value bytea,

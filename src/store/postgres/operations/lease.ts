@@ -6,7 +6,7 @@ import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { limitKeys } from "../../../model/limit.js";
 import { sizeOf } from "../../../model/ranges.js";
 import type { TaskRange, WriteResult } from "../../../model/store.js";
-import { type TaskRangeRow, taskRangeFrom } from "../../task-range-rows.js";
+import { type TaskRangeRow, taskRangeFrom } from "../../rows.js";
 import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS } from "../job-rows.js";
 import { isLimitedLease, LimitRooms } from "../limit-rows.js";
 import type { BatchContext, IndexedWrite, StageProgress } from "../stages.js";

@@ -1,8 +1,9 @@
 /** Bytes of output, as rows: written and read. What comes again is stored once. */
 import type { JobId, TaskIndex } from "../../../model/ids.js";
 import { OUTPUT_STREAMS } from "../../../model/outcome.js";
-import type { OutputChunk, OutputOptions, OutputPage, Write } from "../../../model/store.js";
-import { OutputPageBuilder, pageOfSmallOutput } from "../../result-rows.js";
+import type { OutputChunk, Write } from "../../../model/store.js";
+import type { OutputOptions, OutputPage } from "../../../model/store-reads.js";
+import { OutputPageBuilder, pageOfSmallOutput } from "../../rows.js";
 import type { Session, Value } from "../connections.js";
 import { addToJobCounters, ConcatenatedBytes, numberArray, numberColumns } from "../statements.js";
 

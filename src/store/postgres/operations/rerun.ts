@@ -6,7 +6,6 @@
 import type { JobId } from "../../../model/ids.js";
 import { countOf, difference, intersection, type Range, type Ranges } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
-import { stateNumber } from "../../result-rows.js";
 import {
   type AttemptRun,
   BEING_REMOVED,
@@ -15,8 +14,9 @@ import {
   refusedRerun,
   rerunCandidates,
   runsByAttempt,
+  stateNumber,
   taskRangesFromRuns,
-} from "../../task-range-rows.js";
+} from "../../rows.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
 import { RESULT_COLUMNS } from "../result-columns.js";
 import type { BatchContext, IndexedWrite } from "../stages.js";

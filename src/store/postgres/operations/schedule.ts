@@ -2,9 +2,9 @@
 import { JobId } from "../../../model/ids.js";
 import type { RunWrite, ScheduleChange, SchedulePage, ScheduleQuery } from "../../../model/schedule.js";
 import type { WriteResult } from "../../../model/store.js";
-import { encodeSchedule, jobOfRun, type ScheduleRow, scheduleFrom } from "../../schedule-rows.js";
-import { NEXT_JOBS } from "../assigned-numbers.js";
+import { encodeSchedule, jobOfRun, type ScheduleRow, scheduleFrom } from "../../rows.js";
 import type { Session } from "../connections.js";
+import { NEXT_JOBS } from "../known-rows.js";
 import { type BatchContext, type IndexedWrite, StageProgress, type WriteOf } from "../stages.js";
 import {
   ConcatenatedBytes,

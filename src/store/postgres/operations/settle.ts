@@ -4,7 +4,7 @@
  */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
-import { stateNumber } from "../../result-rows.js";
+import { stateNumber } from "../../rows.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows } from "../result-columns.js";
 import { type BatchContext, type IndexedWrite, MustRunSeparately, type StageProgress } from "../stages.js";
 import {

@@ -7,11 +7,9 @@ import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
 import { LIMIT_BUCKET, type LimitStart, type Rate, ruleFrom, startTime } from "../../../model/limit.js";
 import type { Range } from "../../../model/ranges.js";
-import { entriesWithin } from "../../entry-chunks.js";
-import type { TaskRangeRow } from "../../task-range-rows.js";
+import { entriesWithin, type TaskRangeRow } from "../../rows.js";
 import type { Database, Statement } from "../database.js";
-import type { JobTable } from "../job-table.js";
-import { prepareClaimedRange, TASK_RANGE_COLUMNS } from "../task-range-table.js";
+import { type JobTable, prepareClaimedRange, TASK_RANGE_COLUMNS } from "../job-table.js";
 import type { Operation } from "./index.js";
 
 const FIND_RANGE = `

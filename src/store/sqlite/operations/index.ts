@@ -1,16 +1,13 @@
 /** What the engine does with each kind of write. */
 import type { Epoch } from "../../../model/store.js";
 import type { Database } from "../database.js";
-import type { JobCounters } from "../job-counters.js";
-import type { JobTable } from "../job-table.js";
-import type { WriteResultRow, WriteRow } from "../messages.js";
+import type { InsertTaskRange, JobCounters, JobTable } from "../job-table.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
 import { prepareSchedule } from "../schedule-table.js";
-import type { InsertTaskRange } from "../task-range-table.js";
-import { prepareCancel, prepareHold, prepareRemove } from "./cancel.js";
+import type { WriteResultRow, WriteRow } from "../thread-calls.js";
+import { prepareCancel, prepareEdit, prepareHold, preparePromote, prepareRemove } from "./change.js";
 import { prepareAdopt, prepareClaim } from "./claim.js";
-import { prepareEdit, preparePromote } from "./edit.js";
 import { prepareLease, prepareRelease } from "./lease.js";
 import { prepareRerun } from "./rerun.js";
 import { prepareReplace, prepareSettle } from "./settle.js";

@@ -15,7 +15,7 @@ import {
   rerunCandidates,
   runsByAttempt,
   taskRangesFromRuns,
-} from "../../task-range-rows.js";
+} from "../../rows.js";
 import type { Database } from "../database.js";
 import type { OutputTable } from "../output-table.js";
 import { RESULT_COLUMNS, type StateQuery, stateQuery } from "../result-table.js";

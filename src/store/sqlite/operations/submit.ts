@@ -2,9 +2,8 @@
 import type { JobId } from "../../../model/ids.js";
 import { ALL_TASKS } from "../../../model/ranges.js";
 import type { Database } from "../database.js";
-import type { JobCounters } from "../job-counters.js";
-import type { SubmitRow, SubmittedRow, WriteResultRow } from "../messages.js";
-import { freshTaskRange, type InsertTaskRange } from "../task-range-table.js";
+import { freshTaskRange, type InsertTaskRange, type JobCounters } from "../job-table.js";
+import type { SubmitRow, SubmittedRow, WriteResultRow } from "../thread-calls.js";
 import type { BatchContext, Operation } from "./index.js";
 
 /** Which job has a key now. One that has ended keeps it until its time is over and another job asks for it. */
