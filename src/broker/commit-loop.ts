@@ -11,7 +11,6 @@
  *               reached, after a moment. All others are kept
  *   failed      the store is broken, or this broker's lease on it has ended; `failed` was called
  */
-
 import { now } from "../base/clock.js";
 import { asLaboroError, type LaboroError, passesByItself } from "../base/errors.js";
 import type { Decisions, Send } from "../dispatch/index.js";

@@ -2,7 +2,6 @@
  * Starts delayed jobs. Until their time they are in the store only, which finds them by an index. One timer is set, for
  * the first of them. The clocks are compared every few seconds, because one of them may be set.
  */
-
 import { uptime } from "node:os";
 import { Alarm, now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";

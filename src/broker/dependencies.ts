@@ -3,7 +3,6 @@
  * jobs, the store knows all. A job may end while the store is read. So both are read until each job is open in dispatch
  * or its end is known.
  */
-
 import { now } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";

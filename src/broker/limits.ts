@@ -1,7 +1,9 @@
 /**
+ * What keeps tasks from being assigned.
+ *
  * The named limits: their rules in the store, and their use. Dispatch enforces them; in a group, the store.
  *
- * Why no tasks are assigned: halts of this broker, and paused pools. Tasks are assigned again when the last reason is
+ * Halts of this broker, and paused pools. Tasks are assigned again when the last reason is
  * gone. Requests are not affected.
  */
 import { now } from "../base/clock.js";

@@ -2,7 +2,6 @@
  * Removes ended jobs when their time is over, or when they take too much space: oldest first. Open jobs are never
  * removed.
  */
-
 import { now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";

@@ -2,7 +2,6 @@
  * The config pushed to workers: one set of settings, in numbered versions. Each version is stored under its number, so
  * two brokers that set one at the same time get different numbers. Version 0 is empty and needs no storage.
  */
-
 import { badInput } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Store } from "../model/store.js";

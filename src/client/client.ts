@@ -1,5 +1,4 @@
 /** The client API: jobs, services, events. */
-
 import { badInput, LaboroError } from "../base/errors.js";
 import type { EventBody, OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import type { Submission } from "../model/job-input.js";

@@ -3,7 +3,6 @@
  * slots take? Both choose the best job by priority, share and age, and the least recently used worker. Afterwards no
  * worker has free slots for waiting work, except slots that are kept for a wider task.
  */
-
 import { addClaim, placeAllPrefetched, placePrefetched } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { charge, isOpen, leaseMore, reindexJob, takeWaiting } from "./job-queue.js";

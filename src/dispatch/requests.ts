@@ -3,7 +3,6 @@
  * free slot, or waits in a bounded queue. If its caller no longer waits (deadline, disconnect), it keeps its slot until
  * the worker reports its end, because the worker still works on it.
  */
-
 import type { RequestId, WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
 import type { Decisions } from "./decisions.js";

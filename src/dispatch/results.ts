@@ -1,7 +1,6 @@
 /**
  * Reports of workers about tasks: started, done, returned. A report counts only from the worker that holds the claim.
  */
-
 import { constants } from "node:os";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { RetryPolicy } from "../model/job.js";

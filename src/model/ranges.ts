@@ -1,4 +1,4 @@
-/** The set of a job's tasks whose end is known. A task that runs again ends again, with a higher attempt. */
+/** Ranges of task indices, and the set of a job's tasks whose end is known. */
 import type { Attempt, TaskIndex } from "./ids.js";
 
 /**
@@ -149,6 +149,7 @@ interface TaskAttempt {
   readonly attempt: Attempt;
 }
 
+/** The tasks of a job whose end is known. A task that runs again ends again, with a higher attempt. */
 export class EndedTasks {
   readonly #indices: RangeSet;
   /** Only attempts after the first. */

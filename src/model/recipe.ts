@@ -3,7 +3,6 @@
  *
  * Schemas of recipes, numbers and limits of tasks, for clients and for laboro's own link.
  */
-
 import { badInput } from "../base/errors.js";
 import { fields, optional, unexpectedValue } from "./input.js";
 import { NO_OUTPUT_CAP } from "./job.js";

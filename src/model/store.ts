@@ -14,7 +14,6 @@
  *
  * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
  */
-
 import type { Attempt, JobId, TaskIndex, TaskRangeId, WorkerId } from "./ids.js";
 import type { Counters, Entries, Job, JobChanges, JobEnd, JobSpec } from "./job.js";
 import type { LimitStart } from "./limit.js";

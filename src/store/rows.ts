@@ -9,7 +9,6 @@
  * Entries are stored many to a row. A chunk is a run of entries, each a u32 (little-endian: length in the low 31 bits,
  * top bit set for bytes that are not text) and its bytes.
  */
-
 import { pack, unpack } from "msgpackr";
 import { VarintReader, varintSize, writeVarint } from "../base/files/records.js";
 import { type Attempt, type JobId, TaskRangeId, type WorkerId } from "../model/ids.js";

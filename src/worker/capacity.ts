@@ -1,5 +1,4 @@
 /** The slots, resources and devices of a worker, and which of them are in use. */
-
 import { LaboroError } from "../base/errors.js";
 import { ALL, neededOf, type Resources } from "../model/recipe.js";
 import type { GpuVariable } from "./machine.js";

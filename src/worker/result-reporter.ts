@@ -3,7 +3,6 @@
  * acknowledged them. A result whose acknowledgement is late is spooled, so that its task need not run again if this
  * process dies. Spooled results of an earlier process of this worker are sent again.
  */
-
 import { Packr } from "msgpackr";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";

@@ -1,5 +1,4 @@
 /** Authentication at the main listener: which role a request has, by a token or by a browser's session. */
-
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { TLSSocket } from "node:tls";

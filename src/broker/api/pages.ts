@@ -1,5 +1,4 @@
 /** Pages for people: the dashboard, a status page without a script, and the login page. */
-
 import { createHash } from "node:crypto";
 import * as fs from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";

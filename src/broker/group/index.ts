@@ -8,7 +8,6 @@
  * another one has seen the worker since, and waits for the end of the connection. Clocks differ, so brokers do not
  * compare times.
  */
-
 import { now } from "../../base/clock.js";
 import { asLaboroError, type LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";

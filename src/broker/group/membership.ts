@@ -7,7 +7,6 @@
  *
  * The store counts the lease from the arrival of a heartbeat, this broker from its sending. So this broker stops first.
  */
-
 import { hostname } from "node:os";
 import { performance } from "node:perf_hooks";
 import { now } from "../../base/clock.js";

@@ -9,7 +9,6 @@
  *
  * A broker that loses its lease loses its state, but not the work of its workers: they reconnect with their tasks.
  */
-
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,11 +1,6 @@
 /**
- * The status of the broker, and a login link for a browser.
- *
- * The config pushed to workers: reading and setting it. And draining the broker.
- *
- * Pausing the tasks of a pool.
+ * Operations on the broker: its status, a login link for a browser, the config pushed to workers, drain, paused pools.
  */
-
 import { now } from "../../base/clock.js";
 import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";

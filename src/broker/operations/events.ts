@@ -1,8 +1,4 @@
-/**
- * Following events.
- *
- * Connections, and their decoded messages.
- */
+/** Operations to observe the broker: events, connections and their decoded messages. */
 import { now } from "../../base/clock.js";
 import { badInput } from "../../base/errors.js";
 import type { TracedConnection } from "../../base/traced-connections.js";

@@ -1,9 +1,4 @@
-/**
- * A job in the API.
- *
- * Lists of jobs, and removing ended ones.
- */
-
+/** A job in the API, lists of jobs, and removing ended ones. */
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { shellWord } from "../../base/format.js";

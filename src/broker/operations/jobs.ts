@@ -1,5 +1,4 @@
 /** Operations on jobs: submit, read, wait, hold, release, cancel. */
-
 import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { firstLease, newTaskRangeId, onRemoteCancel, onRemoteHold, signatureOfJob } from "../../dispatch/index.js";

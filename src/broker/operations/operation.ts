@@ -1,7 +1,6 @@
 /**
- * An operation: its name, required role, path in the HTTP API, input, output and action.
- *
- * Fields that several operations share.
+ * An operation: its name, required role, path in the HTTP API, input, output and action. Also fields that several
+ * operations share.
  */
 import { LaboroError } from "../../base/errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";

@@ -1,7 +1,6 @@
 /**
- * A task's output: page by page, or followed while it is written.
- *
- * Files that are sent with jobs and returned by tasks, a part at a time.
+ * A task's output: page by page, or followed while it is written. Files that are sent with jobs and returned by tasks,
+ * a part at a time.
  */
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";

@@ -1,5 +1,4 @@
 /** Operations on services: listing them, and sending a request to one. */
-
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import type { RequestId } from "../../model/ids.js";

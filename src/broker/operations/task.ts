@@ -4,7 +4,6 @@
  * A map of a job's tasks: the state of each task or, for many tasks, one state for each cell of several tasks. A run of
  * equal cells is one pair of numbers, so the answer is small for any job.
  */
-
 import { GONE, STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import { END_STATES, type Job } from "../../model/job.js";

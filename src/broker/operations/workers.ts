@@ -1,5 +1,4 @@
 /** Operations on workers. */
-
 import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { onUndrain, standingRecordOf, type WorkerState } from "../../dispatch/index.js";

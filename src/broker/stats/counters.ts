@@ -3,7 +3,6 @@
  * Also since when the tasks of a job can be assigned, if that is later than the submission, to measure how long they
  * wait.
  */
-
 import type { JobState } from "../../dispatch/state.js";
 import type { JobId, WorkerId } from "../../model/ids.js";
 import { finishedCount, type Job } from "../../model/job.js";

@@ -3,7 +3,6 @@
  * last day, in the store. Each broker stores an hour of minutes as one text under its own key, so the brokers of a
  * group do not overwrite each other. Points older than a day are removed.
  */
-
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";

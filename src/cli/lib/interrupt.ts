@@ -6,7 +6,6 @@
  *   hangup       the terminal was closed: SIGHUP, or EIO on a write. Together they count as one Ctrl-C
  *   lost output  the reader of the output has ended (`| head`), or it cannot be written: running tasks are stopped
  */
-
 import { isatty } from "node:tty";
 import { EXIT } from "./failures.js";
 

@@ -3,7 +3,6 @@
  *
  * Results of operations, by the names that the verbs use, and page by page.
  */
-
 import { constants } from "node:os";
 import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { OperationOutput } from "../../broker/operations/index.js";

@@ -7,7 +7,6 @@
  *   3.12       task 12 of job 3                last.1-9,12   tasks of the last job
  * Tasks have the numbers of their array, or count from 1.
  */
-
 import { InvalidArgumentError } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { OperationInput } from "../../broker/operations/index.js";

@@ -1,5 +1,4 @@
 /** `laboro clean`: delete ended jobs. */
-
 import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";

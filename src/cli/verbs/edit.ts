@@ -1,5 +1,4 @@
 /** `laboro edit` and `laboro close`: change jobs that have not ended, and end the appending of tasks to open ones. */
-
 import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";

@@ -1,5 +1,4 @@
 /** `laboro rerun`: run finished tasks again. */
-
 import { availableParallelism } from "node:os";
 import { Command, Option } from "commander";
 import { badInput } from "../../base/errors.js";

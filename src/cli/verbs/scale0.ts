@@ -1,5 +1,4 @@
 /** `laboro scale0`: the worker and the client of Scale0. */
-
 import { rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join, resolve } from "node:path";

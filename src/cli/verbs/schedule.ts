@@ -1,5 +1,4 @@
 /** `laboro schedule`: jobs that are submitted at points in time. */
-
 import { Argument, type Command, Option } from "commander";
 import { badInput } from "../../base/errors.js";
 import { shortDuration } from "../../base/format.js";

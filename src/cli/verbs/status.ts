@@ -1,5 +1,4 @@
 /** `laboro status`, and `laboro` alone: lists jobs, or shows one in detail. */
-
 import { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import { ago, formatCount, pluralize, shortDuration } from "../../base/format.js";

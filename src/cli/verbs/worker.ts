@@ -1,5 +1,4 @@
 /** `laboro worker`: a worker in the foreground. */
-
 import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";

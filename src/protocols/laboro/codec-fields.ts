@@ -2,7 +2,6 @@
  * Limits of a frame, and readers of message fields besides those of model/input.ts. They throw LABORO_BAD_INPUT with
  * the expected form and the value; decodeFrame turns it into LABORO_BAD_MESSAGE.
  */
-
 import { isUtf8 } from "node:buffer";
 import { badMessage, ERROR_CODES, type ErrorCode } from "../../base/errors.js";
 import { type Attempt, JobId } from "../../model/ids.js";

@@ -1,5 +1,4 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
-
 import { badInput } from "../../base/errors.js";
 import { type JobId, SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";

@@ -6,7 +6,6 @@
  * Jobs that transactions of applications have submitted by laboro.submit. One broker takes each of them and creates the
  * job.
  */
-
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Epoch } from "../../model/store.js";

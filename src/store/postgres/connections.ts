@@ -2,7 +2,6 @@
  * A broker's connections to PostgreSQL: one writer, a few readers, one for heartbeats, and one listener
  * (change-feed.ts). A heartbeat must not wait for a batch, nor a batch for a page that is read.
  */
-
 import postgres from "postgres";
 import { pause } from "../../base/clock.js";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";

@@ -1,5 +1,4 @@
 /** Results as columns of parameters, and as rows that come back. */
-
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import { END_STATES } from "../../model/job.js";
 import { LISTED_VALUE, type TaskEnd, type TaskResult } from "../../model/outcome.js";

@@ -1,9 +1,7 @@
 /**
- * The writes of a broker as one transaction: locks, output, then stage after stage.
- *
- * A small text under its key.
+ * The writes of a broker as one transaction: locks, output, then stage after stage. Small texts (`put`) are written
+ * here.
  */
-
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";
@@ -11,8 +9,7 @@ import type { Write, WriteResult } from "../../model/store.js";
 import { REMOVED_IN_BATCH, withOwnBytes } from "../rows.js";
 import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
-import type { EntryCache } from "./known-rows.js";
-import { SubmissionNumbers, type WorkerNumbers } from "./known-rows.js";
+import { type EntryCache, SubmissionNumbers, type WorkerNumbers } from "./known-rows.js";
 import { isLimitedLease } from "./limit-rows.js";
 import { cancel, hold, remove, totalsOf } from "./operations/cancel.js";
 import { adopt, claim } from "./operations/claim.js";

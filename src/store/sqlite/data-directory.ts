@@ -1,7 +1,7 @@
 /**
  * The data directory: created if missing, private to its user, not on a network filesystem, and locked by this process.
+ * Also the coded errors of SQLite and the file system.
  */
-
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";
 import { type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";

@@ -1,5 +1,4 @@
 /** The embedded engine: SQLite in the data directory, in a thread of its own. */
-
 import { pack, unpack } from "msgpackr";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";

@@ -1,4 +1,6 @@
 /**
+ * Tables of jobs, entries and task ranges.
+ *
  * The counters of jobs during a batch. A batch settles the same few jobs thousands of times, so a job's counters are
  * read once and written once, before the commit.
  */

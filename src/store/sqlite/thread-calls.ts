@@ -5,7 +5,6 @@
  * What passes between the broker's event loop and the database's thread. Everything here is plain data, cheap to clone;
  * the writes and results that come by the thousand are sent as numbers (pack-writes.ts).
  */
-
 import { Worker } from "node:worker_threads";
 import { type ErrorCode, LaboroError } from "../../base/errors.js";
 import { threadFile } from "../../base/package.js";

@@ -10,7 +10,6 @@
  * It catches or ignores the signals that are sent to its group, so it survives them. In a task they are reset to their
  * defaults.
  */
-
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";

@@ -1,5 +1,4 @@
 /** Starts commands quickly for any memory size of the agent, and leaves none behind. */
-
 import { accessSync, constants } from "node:fs";
 import { tmpdir } from "node:os";
 import { Guardian } from "./guardian.js";

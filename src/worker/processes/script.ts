@@ -24,7 +24,6 @@
  * Text between them is the shell's own message ("Killed"), printed when a signal ended the task: it distinguishes
  * status 137 by signal from exit 137. No shell prints it for SIGINT and SIGPIPE, so these count as exit 130 and 141.
  */
-
 import { constants } from "node:os";
 import { badInput } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";

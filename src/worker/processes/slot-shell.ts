@@ -15,7 +15,6 @@
  * A shell that dies has the same effect as ending. Other leftovers of a command in its process group get SIGTERM at the
  * command's end.
  */
-
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { MAX_TIMER_MS } from "../../base/clock.js";

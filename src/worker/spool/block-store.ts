@@ -2,7 +2,6 @@
  * The sealed blocks of one attempt that are still needed, in order of offset: each in memory or in a slot of the spill
  * file. A block that cannot be written to the disk, or cannot be read back unchanged, is reported lost and removed.
  */
-
 import * as fs from "node:fs";
 import { LaboroError } from "../../base/errors.js";
 import { writeFully } from "../../base/files/durable.js";

@@ -6,7 +6,6 @@
  *
  * All numbers are varints. Entry numbers rise and are never used twice.
  */
-
 import { LaboroError } from "../../base/errors.js";
 import {
   encodeVarints,

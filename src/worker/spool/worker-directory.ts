@@ -6,7 +6,6 @@
  * pushed config, and the group that a broker announces (BROKERS). The group is stored in the worker's directory, so
  * that the worker finds the others even if the broker named at its start is gone for good.
  */
-
 import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";

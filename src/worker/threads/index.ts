@@ -3,7 +3,6 @@
  * full. Each does one call at a time. A busy handler stops no heartbeat, one that never ends is ended with its thread,
  * and a crash fails only its own call; the next call gets another thread.
  */
-
 import { badInput, LaboroError } from "../../base/errors.js";
 import { describeError, type ErrorDetails, errorFrom } from "../../model/task-definition.js";
 import type { Guardian } from "../processes/index.js";

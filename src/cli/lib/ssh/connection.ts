@@ -8,7 +8,6 @@
  *
  * Machines as they are named on the command line: `[USER@]HOST[:PORT][/SLOTS]`, lists of them, and `@FILE`.
  */
-
 import { type ChildProcessWithoutNullStreams, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

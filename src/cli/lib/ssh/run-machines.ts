@@ -1,5 +1,4 @@
 /** The machines of `laboro run --ssh`: workers that are started when the broker is there, and end with the run. */
-
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { badInput } from "../../../base/errors.js";

@@ -1,5 +1,4 @@
 /** Options of `run` and `submit` about time: delay, keys, retries, how long a job is kept. */
-
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { badInput } from "../../../base/errors.js";
 import { definedOnly } from "../../../model/input.js";

@@ -2,7 +2,6 @@
  * Prints the output of a job's tasks: when they end, in the order of their ends or of their entries, or live, as they
  * write it. Output is printed byte for byte, or line by line where lines of several tasks could mix.
  */
-
 import type { OutputStream } from "../../../model/outcome.js";
 import { EndedTasks } from "../../../model/ranges.js";
 import type { TaskOutput } from "../../../protocols/laboro/messages.js";

@@ -4,7 +4,6 @@
  *
  * Redraws a screen of lines every second, until it is complete or Ctrl-C ends the program.
  */
-
 import { setTimeout as pause } from "node:timers/promises";
 import { badInput } from "../../../base/errors.js";
 import { printJson, printLines } from "../print.js";

@@ -6,7 +6,6 @@
  *   waiting      all experiments have ended; each runner gets FINO at its next request, and leaves
  *   interrupted  Ctrl-C: no experiment is assigned any more, running ones may finish; a second Ctrl-C stops the run
  */
-
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { constants, hostname } from "node:os";

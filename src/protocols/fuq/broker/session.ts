@@ -12,7 +12,6 @@
  * HELLO and the OK the original cannot answer and would hang. So it is asked only after much more time than a HELLO
  * takes.
  */
-
 import { Timers } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";

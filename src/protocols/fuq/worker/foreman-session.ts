@@ -10,7 +10,6 @@
  * sends STOP again after each UPDATE. So after the first STOP, UPDATEs are sent one at a time, a moment after the
  * foreman's last message. If an UPDATE crosses a STOP and gets no reply, the worker reconnects.
  */
-
 import { Timers } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";

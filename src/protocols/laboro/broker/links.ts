@@ -1,5 +1,4 @@
 /** laboro's own links at a broker: workers open them with JOIN, clients with HELLO. */
-
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";

@@ -6,7 +6,6 @@
  *   leaving   LEAVING has come: nothing new is assigned, its close is an orderly stop
  *   closed    the core has been informed; late messages are dropped
  */
-
 import { now } from "../../../base/clock.js";
 import { asLaboroError, badMessage } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";

@@ -1,5 +1,4 @@
 /** The worker port of a Scale0 listener: the connected workers and their messages. */
-
 import { isLoopback } from "../../../base/addresses.js";
 import { asLaboroError } from "../../../base/errors.js";
 import { keepLatest } from "../../../base/keep-latest.js";

@@ -1,5 +1,5 @@
 /**
- * New jobs, each one row however many tasks it has; and which job has a key.
+ * New jobs, each one row for any number of tasks; and which job has a key.
  *
  * Changes of a job, more tasks for it, and the end of its delay. The job's row is locked against every other change.
  */

@@ -1,4 +1,4 @@
-/** Changes of a whole job: cancel, hold, remove. */
+/** Changes of a whole job: cancel, hold, remove; and `edit`. */
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import type { JobChanges } from "../../../model/job.js";
 import {
