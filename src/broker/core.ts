@@ -75,7 +75,6 @@ export class Core extends WorkerReports {
   readonly files = new TaskFileBytes(this);
   readonly started = now();
   readonly counters = new BrokerCounters();
-  /** The config pushed to workers. */
   readonly config: WorkerConfig;
   readonly limits = new NamedLimits(this);
   readonly pools = new PausedPools(this);

@@ -32,7 +32,6 @@ export class OpenJobs {
     this.#added = added;
   }
 
-  /** The counters of an open job. */
   countersOf(job: JobId): Counters | undefined {
     return this.#counters.get(job);
   }

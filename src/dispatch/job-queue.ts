@@ -166,7 +166,6 @@ export function takeWaiting(
   return { first, last, waiting };
 }
 
-/** Replaces all waiting ranges. */
 export function replaceWaiting(job: JobState, ranges: Iterable<WaitingRange>): void {
   job.waiting.clear();
   job.ready = 0;

@@ -63,7 +63,6 @@ function signaturesToPlace(state: State): Set<Signature> {
   return found;
 }
 
-/** The job that goes next. */
 function nextJob(candidates: ReadonlySet<Signature>): JobState | undefined {
   let best: JobState | undefined;
   for (const signature of candidates) {

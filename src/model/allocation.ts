@@ -6,7 +6,6 @@ import { unexpectedValue } from "./input.js";
 import { DEFAULT_POOL } from "./recipe.js";
 import * as s from "./schema.js";
 
-/** The bucket of the store with the allocators. */
 export const ALLOCATOR_BUCKET = "allocator";
 export const MANAGERS = ["slurm"] as const;
 

@@ -190,7 +190,6 @@ export function readSubmission(input: unknown): { spec: JobSpec; entries?: Entri
   return jobSpec(submission.read(input, ""));
 }
 
-/** The job of a submission. */
 export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; entries?: Entries } {
   const { recipe, entries, idempotencyKey, numbers, resumes } = given;
   const spec: JobSpec = {

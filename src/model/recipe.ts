@@ -177,7 +177,6 @@ export const numbers = s.mapped(s.list(stride, MAX_ENTRIES), (given, what): Stri
   return given;
 });
 
-/** The numbers in a message of the link. */
 export const readLinkNumbers = (value: unknown): Strides => numbers.read(value, "numbers");
 
 const sha256 = s.mapped(s.text(64), (given, what) => {

@@ -163,7 +163,6 @@ export class TokenThrottle {
     return Math.min(MAX_MS, FIRST_MS * 2 ** Math.min(offender.failures++, 20));
   }
 
-  /** A delayed refusal was sent. */
   refusalSent(address: string): void {
     const offender = this.#offenders.get(networkOf(address));
     if (offender !== undefined && offender.delayed > 0) offender.delayed--;

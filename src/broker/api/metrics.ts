@@ -25,7 +25,6 @@ interface MetricSample {
   readonly metricName?: string;
 }
 
-/** The data of one scrape. */
 interface ScrapeData {
   readonly core: Core;
   readonly version: string;

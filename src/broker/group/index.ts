@@ -43,7 +43,6 @@ export class WorkerMoves {
     this.#peers = peers;
   }
 
-  /** A worker has joined this broker. */
   joined(worker: WorkerId): void {
     this.#doubtful.delete(worker);
     void this.#peers.askAll("peer.joined", { worker });
@@ -119,7 +118,6 @@ export class BrokerInGroup implements BrokerGroup {
   #refreshing = false;
   #over = false;
 
-  /** Connects the core with the group. */
   constructor(core: Core, group: Group, options: GroupOptions) {
     const { log, leaseMs, onLeaseLost, identity, token, connect } = options;
     this.#core = core;

@@ -68,7 +68,6 @@ export type ListenerFactory = (context: ListenerContext, address: ListenerAddres
 
 // The listeners of old protocols that an operator requests with `--protocol`: their syntax, and which are refused.
 
-/** Default ports. */
 const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
   fuq: [5430],
   fuq1: [5431],

@@ -109,7 +109,6 @@ async function stopWorker(name: string, { slots, now, ...broker }: StopOptions):
   });
 }
 
-/** Finds a worker by its id, or by its name. */
 async function findWorker(client: Client, name: string): Promise<WorkerView> {
   const { workers } = await client.ask("workers", {});
   const found = workers.filter((worker) => worker.id === name);

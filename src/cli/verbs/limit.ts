@@ -101,7 +101,6 @@ async function listLimits(options: ListOptions): Promise<void> {
   printList({ document: answer, json: options.json, columns: COLUMNS, rows, none });
 }
 
-/** The rule of a limit in words. */
 const ruleText = ({ running, rate }: LimitRule): string =>
   [
     ...(running === undefined ? [] : [`at most ${formatCount(running)} running`]),

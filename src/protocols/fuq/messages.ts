@@ -59,7 +59,6 @@ export interface Task {
 }
 
 export const pairOf = ({ task, job: { jobId } }: Task): TaskPair => ({ jobId, task });
-/** The key of a task in maps. */
 export const pairKey = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;
 
 export interface Hello {

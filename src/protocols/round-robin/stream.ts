@@ -152,7 +152,6 @@ export function testData(size: number, random: () => number = Math.random): Buff
   return Buffer.concat(pieces);
 }
 
-/** The error in test data, if there is one. */
 export function testDataError(data: Buffer, size: number): string | undefined {
   let got = 0;
   for (let at = 0; at < data.length; ) {

@@ -66,7 +66,6 @@ function textOf(message: RunexpMessage): string {
   }
 }
 
-/** A message with a variable tail. */
 interface VariableMessage {
   readonly prefix: string;
   /** Matches the tail so far if more bytes could complete it. */

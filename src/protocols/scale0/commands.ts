@@ -190,7 +190,6 @@ export function readBrokers(value: unknown): BrokerUris[] {
   });
 }
 
-/** A DISCONNECTERROR as an error. */
 export function disconnectError({ code, message }: Parameters): LaboroError & { readonly status: number } {
   const status = typeof code === "number" ? code : 0;
   const text = typeof message === "string" ? message : "the broker gave no reason";

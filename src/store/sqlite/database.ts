@@ -120,7 +120,6 @@ export function findMiscounted(path: string): number[] {
   return readOnly(path, (read) => read("id", `job WHERE ${wrong} ORDER BY id`).map(Number));
 }
 
-/** Reads one column. */
 type ReadColumn = (column: string, from: string) => unknown[];
 
 function readOnly<T>(path: string, work: (read: ReadColumn) => T): T {

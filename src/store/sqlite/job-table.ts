@@ -281,7 +281,6 @@ export class JobCounters {
     this.#dropFromEnded(job);
   }
 
-  /** The jobs that this batch has ended so far. */
   get endedInBatch(): readonly JobId[] {
     return this.#endedInBatch;
   }

@@ -84,7 +84,6 @@ export interface RunningCommand {
   resume(): void;
 }
 
-/** The named pipes of one shell. */
 export interface ShellPipes {
   readonly report: string;
   readonly stdout: string;

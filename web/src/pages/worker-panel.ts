@@ -192,7 +192,6 @@ function factsOf(worker: Worker): Child[] {
   return facts;
 }
 
-/** A worker as pages show it. */
 export type Worker = Answer<"workerPage">["workers"][number];
 
 export function stateOf({ connected, draining, paused, standing }: Worker): string {

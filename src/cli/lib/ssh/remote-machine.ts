@@ -127,7 +127,6 @@ s.on("error",(e)=>{console.log(e.code);process.exit()});setTimeout(()=>{console.
     return (await this.connection.run(`${quote(node)} -e ${quote(script)}`)).text.trim();
   }
 
-  /** Opens a tunnel to each of the brokers. */
   async openTunnels({ tunnels }: Facts, id: string, { urls }: BrokerAccess): Promise<void> {
     const folder = `${tunnels}/${id}`;
     await this.connection.run(`umask 077; mkdir -p ${quote(folder)}`);

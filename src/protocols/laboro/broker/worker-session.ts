@@ -91,7 +91,6 @@ export class WorkerSession implements WorkerPort {
     this.onMessages(this.#queuedReceived.splice(0));
   }
 
-  /** The config of this worker, with its version. */
   #config(): { readonly version: number; readonly settings: object; readonly heartbeatMs: number } {
     const { version, settings } = this.#core.config.current;
     const own = configFor(settings, this.#profile);

@@ -40,7 +40,6 @@ export interface Experiments {
   lost(host: string, experiments: number): void;
 }
 
-/** A task that was sent to a runner. */
 export interface SentTask {
   readonly job: JobId;
   readonly index: TaskIndex;

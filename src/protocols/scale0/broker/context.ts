@@ -103,7 +103,6 @@ export class Brokers {
     return [...found.values()];
   }
 
-  /** A broker of the group, if it is alive. */
   alive(identity: string): BrokerUris | undefined {
     return this.#alive().find((entry) => entry.identity === identity);
   }
