@@ -10,16 +10,20 @@ import type { TaskEnd } from "../model/outcome.js";
 import { ALL_TASKS, type Ranges, rangesOf } from "../model/ranges.js";
 import type { OutputChunk, Write, WriteResult } from "../model/store.js";
 
-// Wakes followers after a change: once for all changes of a turn of the event loop, and with a pause after each round
-// in proportion to its cost. So followers take a bounded part of the broker's time: if there are many, they hear of
-// changes later.
-
 /** The pause as a multiple of the round's time: at most a fifth of the time is spent on followers. */
 const PAUSE_FACTOR = 4;
 /** The cost of a woken follower, which then answers its client. */
 const ANSWER_MS = 0.025;
 const MAX_PAUSE_MS = 1_000;
 
+/**
+ * Wakes followers after a change: once for all changes of a turn of the event loop, and with a pause after each round
+ * in proportion to its cost. So followers take a bounded part of the broker's time: if there are many, they hear of
+ * changes later.
+ *   idle       the next change schedules a round
+ *   scheduled  a round follows at the end of this turn
+ *   pausing    a round was made; changes meanwhile schedule the next one after the pause
+ */
 class Followers {
   readonly #wakes = new Set<() => void>();
   #state: "idle" | "scheduled" | "pausing" = "idle";

@@ -16,7 +16,11 @@ export interface SlotCommand {
   /** When it was sent to the shell; before that, when `run` was called. */
   started: number;
   /**
-   * waiting: for a shell. begun: sent to the shell. open: the shell has opened its output, after it reset the signals.
+   *   waiting    for a shell
+   *   cancelled  before it was sent; `ended` follows
+   *   begun      sent to the shell
+   *   open       the shell has opened its output, after it reset the signals
+   *   killed     the grace is over, and the shell was killed with it
    */
   stage: "waiting" | "cancelled" | "begun" | "open" | "killed";
   termAgain?: NodeJS.Timeout;
