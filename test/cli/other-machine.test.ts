@@ -50,6 +50,7 @@ describe.skipIf(!possible)("a worker on another machine", () => {
 
   const begin = (host: string, words: readonly string[], env: NodeJS.ProcessEnv = {}) => {
     const child = spawn("ip", ["netns", "exec", host, process.execPath, LABORO, ...words], {
+      cwd: dir,
       env: { PATH: process.env.PATH, HOME: join(dir, host), ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
