@@ -269,14 +269,17 @@ export class Follow {
       void this.#read();
       return;
     }
-    const now = this.#credit < this.#queue.length ? this.#queue.splice(0, this.#credit) : this.#queue;
-    if (now === this.#queue) {
-      this.#queue = [];
-      this.#queuedBytes = 0;
-    }
-    const isLast = this.#ended !== undefined && this.#queue.length === 0 && !this.#behind;
-    this.#send(now, isLast);
-    if (isLast) this.end();
+    // What was read from the store meanwhile is in the queue, too. It is not sent again and uses no credit.
+    do {
+      const now = this.#credit < this.#queue.length ? this.#queue.splice(0, this.#credit) : this.#queue;
+      if (now === this.#queue) {
+        this.#queue = [];
+        this.#queuedBytes = 0;
+      }
+      const isLast = this.#ended !== undefined && this.#queue.length === 0 && !this.#behind;
+      this.#send(now, isLast);
+      if (isLast) this.end();
+    } while (this.#queue.length > 0 && this.#credit > 0 && !this.#over);
   }
 
   async #read(): Promise<void> {

@@ -59,6 +59,33 @@ it("sends tasks that ended before it, although the job ends while the follow beg
   expect(inOrder(indices)).toEqual([0, 1]);
 });
 
+it("ends although more tasks are queued than the client may be sent, all of which came from the store", async () => {
+  const { client, worker, broker } = await openTestBroker();
+  let finish = (): void => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  let calls = 0;
+  worker({ services: { nothing: async () => (calls++ === 0 ? "" : finished.then(() => "")) } });
+  const job = await client.submit({ recipe: CALL_NOTHING, count: 1_000 });
+  await until("one task has ended", async () => (await job.info()).counters.succeeded === 1);
+  const ended = job.wait();
+  await client.ask("status", {});
+  const { store } = broker.core;
+  const results = store.results.bind(store);
+  Object.assign(store, { results: (...args: Parameters<typeof results>) => ended.then(() => results(...args)) });
+  const indices: number[] = [];
+  // Fewer than those for which the client gives credit back.
+  const has = [{ first: 0, last: 799 }];
+  const follow = (async () => {
+    for await (const { tasks } of client.follow(job.id, { has })) indices.push(...tasks.map(({ index }) => index));
+  })();
+  await client.ask("status", {});
+  finish();
+  await follow;
+  expect(inOrder(indices)).toEqual(upTo(1_000).slice(800));
+});
+
 describe.each(["sockets", "memory"])("a job that is followed over %s", (way) => {
   const open = async () => {
     const setup = await openTestBroker();

@@ -76,6 +76,7 @@ export function describeWorkers(browser: () => Browser): void {
     await dashboard.sees("anna gets tasks again");
     expect((await anna())?.draining).toBe(false);
     await dashboard.go("/ui/workers");
+    for (const name of [/anna/, /carl/]) await dashboard.page.getByRole("row", { name }).waitFor();
     await dashboard.page.getByRole("button", { name: "Choose all listed workers" }).click();
     const chosen = dashboard.page.getByRole("group", { name: "Chosen workers" });
     for (const name of ["Drain", "Undrain"]) {
