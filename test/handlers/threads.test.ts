@@ -40,7 +40,7 @@ describe.each([
 
   it("run the module's handlers, as many at a time as there are slots, each in one of its own", async () => {
     const { client, started } = await open({ slots: 2 });
-    expect(started.joined).toBe(true);
+    await until("the worker has joined", () => started.joined);
     const job = await client.addMany(double, [1, 2, 3, 4]);
     const results = await resultsOf(await ended(job));
     expect(results.map(({ value }) => value?.doubled)).toEqual([2, 4, 6, 8]);

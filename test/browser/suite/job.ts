@@ -289,6 +289,10 @@ export function describeJob(browser: () => Browser): void {
     const { page } = dashboard;
     const act = async (name: string, after: string): Promise<void> => {
       await dashboard.go("/ui/jobs?name=together");
+      await page
+        .getByRole("row", { name: /together/ })
+        .nth(1)
+        .waitFor();
       await page.getByRole("button", { name: "Choose all listed jobs" }).click();
       await page.getByRole("group", { name: "Chosen jobs" }).getByRole("button", { name, exact: true }).click();
       await page
