@@ -84,9 +84,10 @@ export class Round {
   /** Before a fault: what has a result now is not started again. */
   async note(): Promise<void> {
     const [batch] = this.#jobs;
-    const runs = this.log.count;
     if (batch === undefined) return;
-    this.#recorded.push({ tasks: new Set((await resultsOf(batch.job as JobHandle)).map(({ index }) => index)), runs });
+    const tasks = new Set((await resultsOf(batch.job as JobHandle)).map(({ index }) => index));
+    // Counted after the results are read: their first runs are all in the log by then.
+    this.#recorded.push({ tasks, runs: this.log.count });
   }
 
   /** Lets go what was held, and cancels what nobody wants. */
