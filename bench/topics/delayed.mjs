@@ -1,7 +1,8 @@
 /** A hundred thousand delayed jobs: what they cost while they wait, and how long it takes to start all that are due in one second. */
+
+import { inEachStore } from "../lib/each-store.mjs";
 import { CALL, startLaboro } from "../lib/laboro.mjs";
 import { cpuMicros, residentBytes } from "../lib/usage.mjs";
-import { postgresBinaries, startPostgres } from "../peers/postgres.mjs";
 
 const WAIT_MS = 5_000;
 /** Submissions that are under way at one time. */
@@ -19,16 +20,7 @@ export const delayed = {
   ],
   async contestants({ scale, progress }) {
     const count = scale(100_000);
-    const list = [{ about: "SQLite", who: "laboro", measure: () => measure(count, []) }];
-    if (postgresBinaries() === undefined) {
-      progress("no PostgreSQL");
-      return { list, stop: async () => {} };
-    }
-    const server = await startPostgres();
-    let databases = 0;
-    const inGroup = async () => measure(count, ["--store", await server.database(`delayed_${++databases}`)]);
-    list.push({ about: "PostgreSQL", who: "laboro", measure: inGroup });
-    return { list, stop: () => server.stop() };
+    return inEachStore("delayed", (more) => measure(count, more), progress);
   },
 };
 

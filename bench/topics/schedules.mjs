@@ -1,7 +1,8 @@
 /** Ten thousand schedules: what they cost while they wait, and how long it takes until all have run that are due at once. */
+
+import { inEachStore } from "../lib/each-store.mjs";
 import { startLaboro } from "../lib/laboro.mjs";
 import { cpuMicros } from "../lib/usage.mjs";
-import { postgresBinaries, startPostgres } from "../peers/postgres.mjs";
 
 const WAIT_MS = 10_000;
 const DAY_MS = 86_400_000;
@@ -17,16 +18,7 @@ export const schedules = {
   targets: [],
   async contestants({ scale, progress }) {
     const count = scale(10_000);
-    const list = [{ about: "SQLite", who: "laboro", measure: () => measure(count, []) }];
-    if (postgresBinaries() === undefined) {
-      progress("no PostgreSQL");
-      return { list, stop: async () => {} };
-    }
-    const server = await startPostgres();
-    let databases = 0;
-    const inGroup = async () => measure(count, ["--store", await server.database(`schedules_${++databases}`)]);
-    list.push({ about: "PostgreSQL", who: "laboro", measure: inGroup });
-    return { list, stop: () => server.stop() };
+    return inEachStore("schedules", (more) => measure(count, more), progress);
   },
 };
 
