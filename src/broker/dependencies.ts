@@ -83,7 +83,7 @@ export function refuseFailedDependencies(after: readonly Dependency[], ends: Rea
   }
 }
 
-// Tells dispatch which tasks of jobs have ended that tasks of other jobs wait for one by one (dispatch/each.ts).
+// Tells dispatch which tasks have ended, for jobs that depend on them task by task (dispatch/each.ts).
 
 const PAGE = 10_000;
 const RETRY_MS = 1_000;
@@ -140,9 +140,9 @@ export class EachDependencies {
 
   async #readResults(id: JobId): Promise<void> {
     const { store, state } = this.#core;
-    // The job first: where it has ended, all of its results are read after its end.
+    // Read the job before its results: if it has ended, the results are complete.
     const job = await store.job(id);
-    // A job that was removed has succeeded: the end of any other has been told before.
+    // A removed job has succeeded: any other end was reported before the removal.
     if (job === undefined) return this.#tell(id, [ALL_TASKS], [], true);
     const succeeded = await this.#indices(id, ["succeeded"]);
     // Some of its results are gone: it is being removed.

@@ -21,7 +21,7 @@ import { taskNumber } from "../model/task-numbers.js";
 import type { Core } from "./core.js";
 import type { EventBody } from "./events.js";
 
-/** Tasks sent to a client that it has not taken. */
+/** Tasks that may be sent to a client before it has read any. */
 const FOLLOW_WINDOW = 1_000;
 /** Ended tasks in the queue of one client, and the bytes of their output. */
 const QUEUE_LIMIT = 1_000;
@@ -44,7 +44,7 @@ export interface FollowOptions {
   readonly onEnd: (error?: LaboroError) => void;
 }
 
-/** What the session of its client does with it. */
+/** What the session of its client controls. */
 export type FollowControl = Pick<Follow, "credit" | "end">;
 
 export class Follows {
@@ -69,7 +69,7 @@ export class Follows {
     return follow;
   }
 
-  /** Of an open job, and nothing else: what clients of many small jobs want. */
+  /** Reports only the end of an open job, for clients with many small jobs. */
   #followEnd({ job, send, onEnd }: FollowOptions): FollowControl {
     const unwatch = this.#core.jobs.endWatchers.watch(job, (ended) => {
       send({ tasks: [], ended });
@@ -108,7 +108,7 @@ export class Follows {
   }
 }
 
-/** Clients read a large value when they need it. */
+/** Without large values: clients read those when they need them. */
 function listed(result: TaskResult): TaskResult {
   if (result.value === undefined || result.value.length <= LISTED_VALUE) return result;
   const { value, ...rest } = result;

@@ -31,7 +31,7 @@ interface ResultsQuery {
 }
 
 interface EndedPage {
-  /** What the tasks of that job call. */
+  /** The service that the tasks of that job call. */
   readonly service?: string | undefined;
   readonly tasks: readonly EndedTask[];
   readonly next?: TaskIndex;

@@ -3,8 +3,8 @@
  *
  * The named limits: their rules in the store, and their use. Dispatch enforces them; in a group, the store.
  *
- * Halts of this broker, and paused pools. Tasks are assigned again when the last reason is
- * gone. Requests are not affected.
+ * Halts of this broker, and paused pools. Tasks are assigned again when the last reason is gone. Requests are not
+ * affected.
  */
 import { now } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";

@@ -44,7 +44,7 @@ export interface BrokerOptions {
   readonly listenerSettings?: ListenerSettings;
   /** How long ended jobs without their own time are kept, and how many bytes; all if absent. */
   readonly retention?: Retention;
-  /** SQLite on a network filesystem can lose data; it is refused if absent. */
+  /** Allow SQLite on a network filesystem, where it can lose data. Refused if absent. */
   readonly allowNetworkFilesystem?: boolean;
   /** The URL of a PostgreSQL database, for several brokers. If absent, SQLite in the data directory. */
   readonly store?: string;

@@ -209,8 +209,8 @@ async function runOf(
 }
 
 /**
- * The open ones of the last two runs, the newer first. A run may have found a job that has its key: that is not the
- * schedule's own.
+ * The open jobs of the last two runs, the newer first. A run may have found another job with its key: that one is not
+ * the schedule's own.
  */
 async function openJobs({ store }: Core, { name, lastJob, formerJob }: Schedule): Promise<readonly Job[]> {
   const ids = [lastJob, formerJob].filter((id): id is JobId => id !== undefined);

@@ -9,7 +9,7 @@ import type { JobFilter } from "../model/store-reads.js";
 export interface JobColumns<Flag, End> {
   readonly id: JobId;
   readonly created: number;
-  /** A JobSpec as MessagePack, which may hold bytes where JSON could not. */
+  /** A JobSpec as MessagePack, because it may contain bytes. */
   readonly spec: Uint8Array;
   readonly hasEntries: Flag;
   readonly held: Flag;
@@ -46,7 +46,7 @@ export function jobFromColumns<Flag, End>(
 
 export type States = NonNullable<JobFilter["states"]>;
 
-/** Open jobs have their own indexes, which serve only literally the same conditions. */
+/** Each index of open jobs serves only queries with literally its own condition. */
 export const OPEN_CONDITIONS = [
   "ended_at IS NULL AND not_before IS NULL",
   "ended_at IS NULL AND not_before IS NOT NULL",

@@ -20,7 +20,7 @@ import type { Schedule, ScheduleSpec } from "../model/schedule.js";
 import type { EntryChunk, PackedEntries, TaskRange, WriteResult } from "../model/store.js";
 import type { OutputOptions, OutputPage, OutputPiece } from "../model/store-reads.js";
 
-/** About so many rows of removed jobs are deleted in one batch, so that other writes do not wait for long. */
+/** Roughly this many rows of removed jobs are deleted in one batch, so that other writes do not wait for long. */
 export const REMOVED_IN_BATCH = 10_000;
 
 /** How a task ended, by the number that the tables have for it. */
@@ -64,13 +64,13 @@ export function resultFrom(row: ResultRow): TaskResult {
   };
 }
 
-/** A driver may give a Buffer, which is a view of all that it received. */
+/** A driver may return a Buffer, which is a view of everything that it received. */
 const withoutBuffer = (bytes: Uint8Array): Uint8Array => (Buffer.isBuffer(bytes) ? new Uint8Array(bytes) : bytes);
 
 /** A page of output as it is read: pieces in order of offset, neighbours of one stream joined. */
 export class OutputPageBuilder {
   at: number;
-  /** Less was taken of a row than there was. */
+  /** A row had more bytes than were taken. */
   truncated = false;
   #bytesLeft: number;
   readonly #wanted: OutputStream | undefined;
@@ -226,7 +226,10 @@ export function runsByAttempt(
 export const taskRangesFromRuns = (runs: readonly AttemptRun[], job: JobId, first: TaskRangeId): TaskRange[] =>
   runs.map((run, at) => ({ ...run, id: TaskRangeId(first + at), job, failures: 0, crashes: 0, notBefore: 0 }));
 
-/** A task that has a result, unless its job is being removed: that begins with the first results. */
+/**
+ * The first task that has a result. If there is none, the job is being removed: a removal begins with the first
+ * results.
+ */
 export function firstRecorded(cursor: number, cancels: Ranges, taskRanges: Ranges): Range | undefined {
   const [found] = difference({ first: 0, last: cursor - 1 }, union(cancels, taskRanges));
   return found && { first: found.first, last: found.first };
@@ -261,7 +264,7 @@ export const scheduleFrom = ({ name, revision, nextAt, spec, state, lastJob, for
   name,
   revision,
   ...(nextAt === null ? {} : { nextAt }),
-  // From a Buffer the bytes in it would come as Buffers.
+  // Unpacking a Buffer would return the bytes in it as Buffers.
   spec: unpack(new Uint8Array(spec)),
   state: JSON.parse(state),
   ...(lastJob === null ? {} : { lastJob }),

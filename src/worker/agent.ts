@@ -164,7 +164,7 @@ export class Agent {
     this.#endAt = Math.min(this.#endAt, this.#deps.now() + graceMs);
     const finishMs = graceMs - Math.min(this.#options.cancelGraceMs, graceMs / 2);
     this.#left ??= this.#leave();
-    // What is stopped has the rest of the grace.
+    // Tasks that are stopped have the rest of the grace.
     const restMs = (): number => Math.min(this.leaveGraceMs, MAX_TIMER_MS);
     const stopTasks = (): void => this.#tasks.returnRunning(restMs());
     if (finish) this.#whileLeaving(finishMs, stopTasks);
@@ -237,7 +237,7 @@ export class Agent {
     link.startHeartbeat(welcome.heartbeatMs);
     this.#options.onHeartbeat?.(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
-    // What was offered since JOIN was sent is not known to the broker.
+    // The broker does not know services that were added after JOIN was sent.
     const offersMore = this.#deps.services.names.length > this.#offeredAtJoin.length;
     if (offersMore || this.#deps.memory?.shortage !== undefined) this.announce();
     if (this.#left !== undefined) link.send({ type: "LEAVING" });

@@ -97,7 +97,7 @@ export class Capacity {
     return acquired;
   }
 
-  /** In this worker's amounts; undefined where all of nothing is needed. */
+  /** In this worker's amounts; undefined if all of a resource is requested and it has none. */
   #need(needs: Resources, name: string): number | undefined {
     const need = neededOf(needs[name] ?? 0, this.#total[name] ?? 0);
     return need === 0 && needs[name] === ALL ? undefined : need;

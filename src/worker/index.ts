@@ -49,7 +49,7 @@ const HANDLE_USAGE =
 const CANCEL_GRACE_MS = 5_000;
 const STOP_GRACE_MS = 30_000;
 
-/** Starts a worker. It connects, and reconnects, by itself. Throws LABORO_BAD_INPUT for options that cannot be. */
+/** Starts a worker. It connects, and reconnects, by itself. Throws LABORO_BAD_INPUT for contradictory options. */
 export function startWorker(options: WorkerOptions): Worker {
   try {
     return openWorker(options);
@@ -65,13 +65,13 @@ function openWorker(options: WorkerOptions): Worker {
   const { resources: found, gpuVariable } = detectResources(process.env, options.detectFrom);
   const all = Object.entries({ ...(options.detect === true ? found : {}), ...options.resources });
   const own = Object.fromEntries(all.filter(([, amount]) => amount > 0));
-  // Tasks that do not ask for a device that was only found use it as they did before.
+  // Detected GPUs stay visible to tasks that do not request one, as they were before detection.
   const hides = options.resources?.gpu !== undefined;
   const capacity = new Capacity({ ...own, slots: count }, process.env, { gpuVariable, hides });
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const endsWithBroker = isInProcess(options.broker) && options.spool === false;
   const directory = openWorkerDirectory(dir, { shared: options.dir !== undefined && !endsWithBroker });
-  // What an earlier process has left is delivered in any case.
+  // Results of an earlier process are delivered in any case.
   const mustSpool = (options.spool ?? true) || existsSync(directory.resultsPath);
   const { spool, results } = mustSpool ? openSpool(directory, log) : { spool: undefined, results: [] };
   const env = { ...environmentOfTasks(), ...options.env };

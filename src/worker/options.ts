@@ -93,7 +93,7 @@ export interface WorkerOptions {
   readonly onStopped?: (reason: StopReason) => void;
 }
 
-/** The broker asked for it, its lifetime is over, or it was idle for too long. */
+/** The broker requested it, its lifetime is over, or it was idle for too long. */
 export type StopReason = "broker" | "lifetime" | "idle";
 
 /** How a worker stops. */

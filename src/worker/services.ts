@@ -28,7 +28,7 @@ export type CallHandler = (body: Buffer, call: ServiceCall) => Answer | PromiseL
 export interface ServiceReply {
   readonly body: Uint8Array;
   readonly error?: ErrorCode;
-  /** Of an error. */
+  /** Set for an error. */
   readonly details?: ErrorDetails;
 }
 
@@ -236,7 +236,7 @@ export const typedService = ({ task, run }: TaskHandler): Service => ({
   returnsValue: true,
   handler: async (body, call) => {
     const input = await decodeInput(task, body).catch((cause: unknown) => {
-      // It will not become better by another try.
+      // A retry would fail again.
       throw Object.assign(cause as Error, { retryAfterMs: "never" });
     });
     return encodeOutput(task, await run(input as never, call));
@@ -283,7 +283,7 @@ export class Services {
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
 
-/** A handler of JavaScript may return anything. */
+/** A handler written in JavaScript may return anything. */
 function replyOf(service: string, answer: unknown): ServiceReply {
   if (answer === undefined) return { body: EMPTY };
   if (typeof answer === "string") return { body: Buffer.from(answer) };

@@ -1,4 +1,4 @@
-/** What a program that embeds a worker is told of the tasks that have ended at it. */
+/** What a worker reports when a task has ended, to the program that embeds the worker. */
 import type { Log } from "../base/log.js";
 import { succeeded } from "../model/outcome.js";
 import { errorFromValue } from "../model/task-definition.js";

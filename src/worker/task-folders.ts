@@ -45,7 +45,7 @@ export class TaskFolders {
     this.#cache = join(directory, "sent");
     this.#folders = join(directory, "tasks");
     this.#cacheBytes = cacheBytes;
-    // Of tasks of an earlier process.
+    // Folders of an earlier process.
     this.remove(this.#folders);
   }
 
@@ -66,7 +66,7 @@ export class TaskFolders {
     }
   }
 
-  /** Does not throw: what cannot be removed stays, and is in no other task's way. */
+  /** Never throws. A folder that cannot be removed stays; no other task uses it. */
   remove(folder: string): void {
     try {
       fs.rmSync(folder, { recursive: true, force: true, maxRetries: 2 });
@@ -200,7 +200,7 @@ export class TaskFolders {
   }
 }
 
-/** What of the folder is wanted, by path in order; links and the like are marked, and not followed. */
+/** The requested files of the folder, in order of path. Links and special files are marked, and not followed. */
 function filesIn(
   folder: string,
   isWanted: (path: string) => boolean,
@@ -219,7 +219,7 @@ function filesIn(
   return found;
 }
 
-/** Gathers bytes into parts and keeps a few of them under way, in order. */
+/** Collects bytes into parts. Sends them in order, a few at a time. */
 class PartSender {
   readonly #put: (from: number, bytes: Uint8Array) => Promise<void>;
   #parts: Buffer[] = [];

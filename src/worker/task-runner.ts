@@ -304,7 +304,7 @@ interface JobDurations {
 
 const MIN_SUCCEEDED = 3;
 const MAX_DURATIONS = 1_001;
-/** Of jobs without running tasks, the last ones are remembered. */
+/** Jobs without running tasks that are remembered. */
 const MAX_JOBS = 100;
 
 class MedianLimits {
@@ -335,7 +335,7 @@ class MedianLimits {
         running.delete(check);
         if (ms === undefined) return;
         insert(durations, ms);
-        // Those that began before there was a median.
+        // Tasks that began before there was a median.
         if (durations.length === MIN_SUCCEEDED) for (const other of running) other();
       },
     };
@@ -349,7 +349,7 @@ class MedianLimits {
   }
 }
 
-/** Without the first and the last, the median is the same. */
+/** The first and the last are removed together, which keeps the median. */
 function insert(sorted: number[], ms: number): void {
   const at = sorted.findIndex((other) => other > ms);
   sorted.splice(at < 0 ? sorted.length : at, 0, ms);

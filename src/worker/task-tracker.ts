@@ -51,7 +51,7 @@ export class TaskTracker {
     return this.#running.size;
   }
 
-  /** Nothing received that is not acknowledged. */
+  /** Every received task is acknowledged. */
   get idle(): boolean {
     return this.#prefetchedCount === 0 && this.#running.size === 0 && this.undelivered === 0;
   }

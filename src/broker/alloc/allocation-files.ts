@@ -12,13 +12,13 @@ import type { QueueEntry } from "./batch-manager.js";
 
 const TAIL_BYTES = 2_000;
 
-/** The directory if the allocator names none. */
+/** The directory of an allocator that names none. */
 export const defaultDirectory = (): string => join(homedir(), ".local", "share", "laboro", "alloc");
 
 export class AllocationFiles {
   readonly joinUrl: string;
   readonly storeId: string;
-  /** Each store has a directory of its own: a job whose script is in it was asked for by a broker of this store. */
+  /** Each store has its own directory. A job whose script is in it was requested by a broker of this store. */
   readonly #store: string;
   readonly #name: string;
 
@@ -34,7 +34,7 @@ export class AllocationFiles {
     return { dir, script: join(dir, "job.sh"), output: join(dir, "output.txt") };
   }
 
-  /** Those of these jobs that run scripts of this allocator, by number. */
+  /** The jobs that run scripts of this allocator, by allocation number. */
   jobsOf(entries: readonly QueueEntry[]): Map<number, QueueEntry> {
     const jobs = new Map<number, QueueEntry>();
     for (const entry of entries) {
@@ -49,7 +49,7 @@ export class AllocationFiles {
     return join(this.#store, `laboro-worker-${workerBundle().sha256.slice(0, 12)}.cjs`);
   }
 
-  /** To be called before the allocation is asked for. The join URL holds a token, so it is on no command line. */
+  /** Call this before the allocation is requested. The join URL contains a token, so it is never on a command line. */
   write(number: number, script: string, joinUrl: string): void {
     openPrivateDirectory(this.#store);
     this.writeJoinUrl(joinUrl);
@@ -59,7 +59,7 @@ export class AllocationFiles {
     writeFileAtomically(files.script, script, 0o700);
   }
 
-  /** Another broker may have taken over, or this one another port, since allocations were asked for. */
+  /** The broker and its port may have changed since allocations were requested. */
   writeJoinUrl(joinUrl: string): void {
     const text = `${joinUrl}\n`;
     if (!existsSync(this.#store) || (existsSync(this.joinUrl) && readFileSync(this.joinUrl, "utf8") === text)) return;

@@ -5,9 +5,9 @@ import type { WorkerView } from "../operations/workers.js";
 
 interface AllocationWorkers {
   readonly names: string[];
-  /** Tasks that they have ended. */
+  /** Tasks that these workers have ended. */
   ended: number;
-  /** What each of them has. */
+  /** The slots and resources of one worker. */
   readonly total: Readonly<Record<string, number>>;
 }
 
@@ -16,7 +16,7 @@ export async function workersElsewhere({ peers }: Core): Promise<readonly Worker
   return answers.flatMap(({ answer }) => answer.workers.filter(({ connected }) => connected));
 }
 
-/** By the number of their allocation. */
+/** The result is by allocation number. */
 export async function workersOf(core: Core, allocator: string): Promise<Map<number, AllocationWorkers>> {
   const found = new Map<number, AllocationWorkers>();
   const add = ({ tags, name, total }: Pick<WorkerView, "tags" | "name" | "total">, results: number): void => {

@@ -38,7 +38,7 @@ export interface AllocationHost {
   readonly rules?: Partial<AllocationRules>;
 }
 
-/** Work that came is looked at after this time: idle workers take theirs first. */
+/** New work is considered after this time, so that idle workers take it first. */
 const WAKE_MS = 200;
 /** The pause before the next look, as a multiple of the duration of the last one, at most the usual time. */
 const COST_FACTOR = 20;
@@ -48,7 +48,7 @@ const LEASE_POLLS = 6;
 const YIELD_POLLS = 3;
 const WAKING = ["job-added", "job-released", "job-due", "job-rerun", "job-ended", "worker-joined", "worker-left"];
 
-/** What is used of this folder. Loaded with the first allocator. */
+/** Modules of this folder, loaded with the first allocator. */
 interface Parts {
   readonly decide: typeof import("./decide.js");
   readonly plan: typeof import("./plan.js");
@@ -74,7 +74,7 @@ export class AllocatorDriver {
   known: readonly Allocator[] = [];
   readonly #core: Core;
   readonly #log: Log;
-  /** In a group, the broker that has it drives. */
+  /** In a group, only the broker with this lease drives the allocators. */
   readonly #lease: NamedLease;
   #host: AllocationHost | undefined;
   #parts: Promise<Parts> | undefined;
@@ -103,7 +103,7 @@ export class AllocatorDriver {
     this.#schedule(0);
   }
 
-  /** A request that is under way is found again by the next broker. */
+  /** A request in progress is found again by the next broker. */
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);
@@ -205,7 +205,7 @@ export class AllocatorDriver {
     return true;
   }
 
-  /** What waits now that workers could do. In a group less what runs at other brokers. */
+  /** The waiting work that no worker has. In a group, without tasks that workers of other brokers have. */
   async demand(): Promise<Demand[]> {
     const { demand } = await this.parts();
     const elsewhere = new Map<string, number>();
@@ -288,7 +288,7 @@ export class AllocatorDriver {
     for (const [at, row] of rows.entries()) {
       if (JSON.stringify(row.state) === before[at]?.text) continue;
       if (await this.#save(row.name, row.version, before[at]?.log ?? [], row)) continue;
-      // Somebody has changed it meanwhile: all of this is looked at again.
+      // It was changed meanwhile: start over.
       this.#again = true;
       return;
     }
@@ -316,7 +316,7 @@ export class AllocatorDriver {
     const useful = (number: number): boolean | undefined => {
       const names = Array.from({ length: spec.nodes }, (_, at) => workerName(name, number, spec.nodes, at));
       const ended = names.some((one) => (this.#core.state.standings.get(one)?.results ?? 0) > 0);
-      // What a worker that has left did at another broker is not known here.
+      // In a group, a former worker may have ended tasks at another broker. That is not known here.
       return ended || (workers.get(number)?.ended ?? 0) > 0 || (this.#core.store.shared ? undefined : false);
     };
     const seen = {
@@ -341,7 +341,7 @@ export class AllocatorDriver {
     return strays;
   }
 
-  /** Also those that an earlier look has marked: a cancel may have failed. */
+  /** Also cancels allocations that were marked earlier: their cancel may have failed. */
   async #cancel(rows: readonly Allocator[], strays: readonly string[], watch: QueueWatch): Promise<void> {
     const marked = rows.flatMap(({ state }) =>
       state.allocations.filter((one) => one.cancelling && isLive(one)).flatMap(({ id }) => id ?? []),
@@ -351,7 +351,7 @@ export class AllocatorDriver {
     await watch.manager.cancel(ids).catch((cause: BatchError) => {
       this.#log.warn({ kind: cause.kind }, `cannot cancel allocations, it is tried again: ${cause.message}`);
     });
-    // What it made of them is looked at soon.
+    // Shows the effect of the cancel soon.
     watch.hurry();
   }
 
@@ -381,7 +381,7 @@ export class AllocatorDriver {
     return typeof answer === "string";
   }
 
-  /** Removes an allocator that is to be removed, with its files, unless it has something in the queue. */
+  /** Removes an allocator that is marked for removal, with its files, once it has nothing in the queue. */
   async remove(name: string): Promise<void> {
     const { filesOf } = await this.parts();
     await this.change(name, (found) => {
@@ -392,6 +392,6 @@ export class AllocatorDriver {
   }
 }
 
-/** Nothing of it is queued; with `all`, nothing runs. */
+/** No job is queued. If the removal includes running jobs, none runs either. */
 const isEmpty = ({ allocations, removing }: AllocatorState): boolean =>
   !allocations.some((one) => isLive(one) && (removing === "all" || one.state !== "running"));

@@ -3,7 +3,7 @@ import { asLaboroError } from "../../base/errors.js";
 import type { AllocatorSpec } from "../../model/allocation.js";
 
 export interface AskRequest {
-  /** Of the allocator. Jobs of one allocator share it, see `list`. */
+  /** The name of the allocator. All of its jobs have this name, see `list`. */
   readonly name: string;
   /** The job script, and the file that it writes to. The script's path tells one allocation from another. */
   readonly script: string;
@@ -16,15 +16,15 @@ export interface AskRequest {
 
 export interface QueueEntry {
   readonly id: string;
-  /** Unknown: a word of a newer version. The state of before stays. */
+  /** `unknown`: a word of a newer version. The earlier state is kept. */
   readonly state: "queued" | "running" | "ended" | "unknown";
   /** The batch system's own word for the state. */
   readonly word: string;
-  /** It ended as it should. */
+  /** It ended without a failure. */
   readonly good: boolean;
   /** The batch system took its nodes away: preempted, or a node failed. */
   readonly taken: boolean;
-  /** Its job will never start as it was asked for. */
+  /** The job can never start with its present request. */
   readonly never: boolean;
   readonly reason?: string;
   readonly script: string;
@@ -53,7 +53,7 @@ export const asBatchError = (cause: unknown): BatchError =>
   cause instanceof BatchError ? cause : new BatchError("unreachable", asLaboroError(cause).message);
 
 export interface BatchManager {
-  /** Words of its job scripts. The shell expands the first two: the id of the job, and the number of the node in it. */
+  /** Parts of its job scripts. The shell expands the first two: the id of the job, and the number of the node in it. */
   readonly script: {
     readonly jobId: string;
     readonly node: string;

@@ -17,7 +17,7 @@ import { type Allocation, type Allocator, type AllocatorState, isLive, type LogK
 import type { BatchError, QueueEntry } from "./batch-manager.js";
 
 export interface AllocationRules {
-  /** How often the batch system is looked at while it has allocations. */
+  /** How often the batch system is queried while it has allocations. */
   readonly pollMs: number;
   /** Queued allocations that nothing waits for are cancelled after this time. */
   readonly unneededMs: number;
@@ -25,13 +25,13 @@ export interface AllocationRules {
   readonly joinMs: number;
   /** An allocation whose worker lived this long is no failure. */
   readonly provenMs: number;
-  /** How long an allocation whose answer was lost is looked for in the queue. */
+  /** How long the queue is searched for an allocation whose answer was lost. */
   readonly lostMs: number;
-  /** The waits after failures, with each three times as long, and from `pauseAfter` failures on `pausedMs`. */
+  /** The delays after failures, tripled with each one; from `pauseAfter` failures on, `pausedMs`. */
   readonly failureMs: number;
   readonly pauseAfter: number;
   readonly pausedMs: number;
-  /** The waits after troubles, twice as long with each. */
+  /** The delays after troubles, doubled with each one. */
   readonly troubleMs: number;
   readonly maxTroubleMs: number;
 }
@@ -89,7 +89,7 @@ function recover(state: AllocatorState, now: number, number: number): void {
   if (state.paused?.by === "failures") delete state.paused;
 }
 
-/** What the batch system's failure to answer, or to take more, means. `unseen`: it did not tell which jobs it has. */
+/** The batch system did not answer, or accepts no more jobs. `unseen`: its list of jobs is missing. */
 export function trouble(
   state: AllocatorState,
   rules: AllocationRules,
@@ -124,7 +124,7 @@ export function addAllocation(state: AllocatorState, now: number): Allocation {
   return allocation;
 }
 
-/** The answer to its request: the id, or why there is none. */
+/** The answer to its request: the id, or the error. */
 export function onAnswer(
   state: AllocatorState,
   number: number,
@@ -178,16 +178,16 @@ export function observe(allocator: Allocator, seen: Observed, rules: AllocationR
     const entry = jobs.get(one.number);
     jobs.delete(one.number);
     if (isLive(one)) new Change(allocator, one, rules, now).observe(entry, seen);
-    // One that was given up for lost may be there nevertheless.
+    // A job that was given up as lost may exist nevertheless.
     else if (entry !== undefined && entry.state !== "ended" && entry.id !== one.id) strays.push(entry);
   }
   trim(allocator.state);
-  // Those that run may be of an allocator of this name that was removed, and end by themselves.
+  // Running jobs may belong to a removed allocator of this name. They end by themselves.
   strays.push(...[...jobs.values()].filter(({ state }) => state === "queued"));
   return strays.map(({ id }) => id);
 }
 
-/** What changes at one allocation. */
+/** The changes of one allocation. */
 class Change {
   readonly #state: AllocatorState;
   readonly #idleTimeoutMs: number;
@@ -208,7 +208,7 @@ class Change {
     const { jobs, workers, useful, lastLine } = seen;
     this.#joined(workers.get(one.number) ?? 0);
     const wasUseful = useful(one.number);
-    // A worker may have come and gone between two looks. After a requeue it was the one of before.
+    // The worker may have joined and left between two queries. After a requeue, the earlier run may have been useful.
     if (wasUseful && (one.joined !== undefined || entry?.state === "ended")) this.#useful();
     if (jobs === undefined) return;
     if (entry === undefined) this.#missing(seen);
@@ -240,7 +240,7 @@ class Change {
     if (proves && this.#state.failedBefore !== undefined) recover(this.#state, this.#now, this.#one.number);
   }
 
-  /** Its request was under way when the broker ended, or was not answered. */
+  /** The broker ended during the request, or the request was not answered. */
   #found({ id }: QueueEntry): void {
     this.#one.id = id;
     if (this.#one.state === "asking") this.#one.state = "queued";
@@ -253,7 +253,7 @@ class Change {
       if (stateMs(this.#one) > this.#rules.lostMs) this.#end("its request was lost: it is not in the queue", false);
       return;
     }
-    // If it was not watched for a while, it may have ended normally.
+    // It may have ended normally while it was not watched.
     const unseen = watchedMs < this.#rules.pollMs;
     this.#end("the batch system no longer knows it", unseen || joined !== undefined || cancelling === true);
   }

@@ -63,7 +63,7 @@ export function waitingTasks(
   return Math.min(tasks, most, spareRuns(open));
 }
 
-/** With the resources that its workers have found on their machines. */
+/** The spec, with the resources that its workers have detected on their machines. */
 export const offerOf = ({ spec, state: { detected } }: Allocator): AllocatorSpec =>
   detected === undefined ? spec : { ...spec, resources: { ...detected, ...spec.resources } };
 

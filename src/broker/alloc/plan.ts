@@ -60,7 +60,7 @@ function markUnneeded(allocator: Allocator, demand: readonly Demand[], rules: Al
   const spec = offerOf(allocator);
   for (const one of allocator.state.allocations) {
     if (!isLive(one) || one.cancelling) continue;
-    // The workers of its nodes join one after the other. One that does not is given up.
+    // The workers of its nodes join one after the other. Those that are overdue are no longer expected.
     const overdue = one.joined !== undefined && now - one.joined > rules.joinMs;
     const expected = overdue ? 0 : spec.nodes - (one.workers ?? 0);
     if (takeWork(demand, spec, expected)) delete one.unneeded;
@@ -74,7 +74,7 @@ function cancelQueued({ state }: Allocator, rules: AllocationRules, now: number)
   for (const one of state.allocations) {
     if (one.cancelling || one.id === undefined || !isLive(one)) continue;
     const queued = one.state === "queued";
-    // A clock that was set back makes it wait again.
+    // If the clock was set back, the time since is negative.
     const unneeded = one.unneeded !== undefined && Math.abs(now - one.unneeded) >= rules.unneededMs;
     const why =
       removing === "all" || (removing !== undefined && queued)

@@ -1,10 +1,10 @@
-/** What a batch system says about its jobs. It is asked no more often than it takes well. */
+/** The jobs of a batch system. After each query there is a pause in proportion to its duration. */
 import { now as monotonicNow } from "../../base/clock.js";
 import { type Allocation, type Allocator, isLive } from "../../model/allocation.js";
 import type { BatchError, BatchManager, QueueEntry } from "./batch-manager.js";
 import { type AllocationRules, answering, trouble } from "./decide.js";
 
-/** The pause before the next look, as a multiple of the duration of the last one. */
+/** The pause before the next query, as a multiple of the duration of the last one. */
 const COST_FACTOR = 20;
 
 /** How long each live allocation has been seen in its state, by a clock that is never set. */
@@ -31,7 +31,7 @@ export class StateAges {
 
 export class QueueWatch {
   readonly manager: BatchManager;
-  /** Why the last look gave nothing. */
+  /** Why the last query failed. */
   error: BatchError | undefined;
   readonly #rules: AllocationRules;
   readonly #ages = new StateAges();
@@ -43,33 +43,33 @@ export class QueueWatch {
     this.#rules = rules;
   }
 
-  /** How long it has answered without a break. */
+  /** How long all queries have succeeded. */
   get watchedMs(): number {
     return this.#since === undefined ? 0 : monotonicNow() - this.#since;
   }
 
-  /** How long it has shown an allocation in its state. */
+  /** How long the queries have shown an allocation in its state. */
   stateMs(allocator: string, one: Allocation): number {
     return this.#ages.stateMs(allocator, one, monotonicNow());
   }
 
-  /** The states of an allocator's allocations after a look. */
+  /** Records the states of an allocator's allocations after a query. */
   record(allocator: Allocator): void {
     if (this.#since !== undefined) this.#ages.record(allocator, monotonicNow());
   }
 
-  /** Nobody looks meanwhile. */
+  /** From now on nothing is watched. */
   interrupt(): void {
     this.#since = undefined;
     this.#ages.clear();
   }
 
-  /** Something was changed: the next look is due. */
+  /** Something was changed: the next query is due. */
   hurry(): void {
     this.#nextLook = 0;
   }
 
-  /** The jobs of these allocators; undefined if it was not asked this time, or did not answer. */
+  /** The jobs of these allocators; undefined if the query is not due, or failed. */
   async look(allocators: readonly Allocator[]): Promise<readonly QueueEntry[] | undefined> {
     const live = allocators.filter(({ state }) => state.allocations.some(isLive));
     if (live.length === 0) this.#answered(allocators);

@@ -31,7 +31,7 @@ const GOOD_ENDS = ["COMPLETED", "TIMEOUT", ...TAKEN];
 const NEVER =
   /^(launch failed requeued held|job requeued in held state|PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|BadConstraints|InvalidAccount|InvalidQOS|DependencyNeverSatisfied|(Assoc|QOS)Max\w*(PerJob|PerJobLimit|MinutesPerJob|WallDurationPerJobLimit)\w*)$/;
 
-/** What sbatch and squeue say, by its kind; refused if none fits. */
+/** Messages of sbatch and squeue, by kind of failure; `refused` if none matches. */
 const MESSAGES: readonly (readonly [RegExp, FailureKind])[] = [
   [/submit limit|MaxSubmitJob|temporarily unable to accept|Resource temporarily unavailable|MaxJobCount/i, "full"],
   [

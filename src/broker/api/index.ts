@@ -51,7 +51,7 @@ export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
   };
 }
 
-/** The announced length. A body without a length may be as large as any. */
+/** The announced length. A body without one counts as the largest allowed. */
 function bodyBytes({ headers }: IncomingMessage): number {
   const announced = headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : Infinity;
   return Math.min(announced, LARGE_BODY_LIMIT);

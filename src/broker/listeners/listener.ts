@@ -58,9 +58,7 @@ export interface ListenerContext {
 export interface Listener {
   /** The open addresses, as a peer writes them. */
   readonly urls: readonly string[];
-  /**
-   * Accepts no new peers and takes leave of the connected ones as the protocol requires. Resolves when all are closed.
-   */
+  /** Accepts no new peers and disconnects the others as the protocol requires. Resolves when all are closed. */
   close(): Promise<void>;
 }
 
@@ -162,7 +160,7 @@ export async function advertisedHost(): Promise<string> {
 
 /** A connected peer, as the listener sees it. */
 export interface TcpPeer {
-  /** The broker or the listener closes: take leave as the protocol requires, then end the socket. */
+  /** The broker or the listener closes: say goodbye as the protocol requires, then end the socket. */
   shutdown(): void;
 }
 

@@ -129,7 +129,7 @@ function tasksFor(
   integer(job.count + more, "tasks of the job", 0, MAX_TASKS);
   if (array !== undefined) {
     const all = joinStrides(before ?? [], array);
-    // Workers read no longer one.
+    // Workers accept no more.
     if (all.length > MAX_STRIDES)
       throw badInput(`array: expected at most ${MAX_STRIDES} ranges in all, such as 1-500, got ${all.length}`);
     const fault = arrayFault(all);
@@ -191,11 +191,11 @@ export const rerun = operation({
     const { count } = await core.jobs.withLock(given.job, () => runAgain(core, given));
     if (!withDependents) return { count };
     const dependents: { job: number; count: number; refused?: string }[] = [];
-    // The failure has cancelled them.
+    // The failure of the job has cancelled them.
     const states = [...new Set([...given.states, "cancelled" as const])];
     for (const job of await dependentsOf(core, given.job)) {
       const again = core.jobs.withLock(job, () => runAgain(core, { job, states }));
-      // It may wait for yet another job, which has failed.
+      // It may depend on another job that has failed.
       const done = await again.catch((cause: unknown) => ({ count: 0, refused: asLaboroError(cause).message }));
       dependents.push({ job, ...done });
     }
@@ -203,7 +203,7 @@ export const rerun = operation({
   },
 });
 
-/** The jobs that come after this one, and those after these, in order. A job comes after older ones only. */
+/** All jobs that depend on this one, directly or not, in order. A job depends only on older ones. */
 async function dependentsOf(core: Core, first: JobId): Promise<readonly JobId[]> {
   const after: Job[] = [];
   let before: JobId | undefined;

@@ -129,7 +129,7 @@ export type JobView = s.ReadType<typeof jobView>;
 type JobState = JobView["state"];
 
 interface ViewOptions {
-  /** The caller's. */
+  /** The role of the caller. */
   readonly role: Role;
   /** With the bytes of the recipe. */
   readonly content?: boolean;

@@ -34,7 +34,7 @@ export const submit = operation({
   perform: (core, given) => submitJob(core, jobSpec(given)),
 });
 
-/** One that is still in its bytes. */
+/** Submits a job whose bytes are not parsed yet. */
 export async function submitLarge(core: Core, given: SubmissionBytes, role: Role): Promise<SubmitAnswer> {
   authorize(submit, role);
   const { readLargeSubmission } = await import("./large-submission.js");
@@ -57,10 +57,10 @@ async function submitJob(
     return submitAtOnce(core, spec, entries);
   const others = spec.after.map((after) => after.job);
   if (others.length > 0) {
-    // A dependency may have failed since the first submission, which counts.
+    // The first submission counts, even if a dependency has failed since.
     const before = await submittedBefore(core, spec);
     if (before !== undefined) return { job: before };
-    // One that has failed already cancels the job, as one does that fails later.
+    // A dependency that has failed already cancels the job, like one that fails later.
     await endsOf(core, others);
     await checkEach(core, spec);
   }
@@ -86,21 +86,21 @@ async function checkEach(core: Core, { after, count, open }: JobSpec): Promise<v
   }
 }
 
-/** The answer where a job is there already. */
+/** The answer if the job exists already. */
 function existing({ job, byKey }: ResultOf<"duplicate">, { key, ifExists }: JobSpec): SubmitAnswer {
   if (byKey !== true) return { job };
   if (ifExists !== "refuse") return { job, existed: true };
   throw new LaboroError("LABORO_KEY_IN_USE", `job ${job} has the key ${key}`);
 }
 
-/** A delayed job is left to the store until its time has come. */
+/** A delayed job stays only in the store until its start time. */
 async function addSubmitted(
   core: Core,
   { job, taskRange, replaced }: ResultOf<"submit">,
   after: readonly JobId[],
 ): Promise<void> {
   if (job.delayed === true) core.delays.added(job);
-  // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
+  // Another job may have ended while this one was stored. Its failure must still cancel this one.
   else await core.jobs.withLock(job.id, async () => core.jobs.stored(job, taskRange, await endsOf(core, after)));
   if (replaced !== undefined) core.decide((out) => onRemoteCancel(core.state, out, replaced.job, [ALL_TASKS]));
 }
@@ -119,7 +119,7 @@ export async function submitFromTransaction(core: Core, given: TransactionSubmis
   await endsOf(core, others);
   const result = await commitSubmit(core, { ...submitWrite(core, spec, entries), id });
   if (result.op === "duplicate") existing(result, { ...spec, ifExists: "refuse" });
-  // A broker whose connection was lost meanwhile may have made it as well: one of them has.
+  // After a lost connection, two brokers may have tried. Only the one that created the job continues.
   if (result.op === "duplicate" || (await core.store.job(id))?.acceptedBy !== core.processId) return;
   await addSubmitted(core, result, others);
 }

@@ -90,7 +90,7 @@ const pausedPool = ({ pool, since, reason }: ReturnType<Core["pools"]["list"]>[n
   text: `pool ${pool} is paused${reason === undefined ? "" : `: ${reason}`}`,
 });
 
-/** The first of them; the last one has the number of the others. */
+/** The first few; the last one includes the number of the others. */
 function few(problems: readonly Problem[]): Problem[] {
   const listed = problems.slice(0, MAX_PER_KIND);
   const last = listed.at(-1);
@@ -245,7 +245,7 @@ export const overview = operation({
   },
 });
 
-/** Without the size of the disk the rest is still answered. */
+/** The overview is answered even if the size of the disk cannot be read. */
 async function diskOf(ask: (() => Promise<{ free: number; total: number }>) | undefined) {
   return ask?.().catch(() => undefined);
 }

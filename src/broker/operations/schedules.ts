@@ -73,7 +73,7 @@ function jobView(given: ScheduleSpec["job"] & { readonly name: string }): Schedu
     const { name, recipe, count, requirement, priority } = jobSpec(given).spec;
     return { name, summary: summaryOf(recipe), count, pool: requirement.pool, priority };
   } catch (cause) {
-    // A job that an older laboro accepted: the others are listed all the same.
+    // An older version accepted this job. It must not prevent the listing of the others.
     const summary = `cannot be submitted: ${asLaboroError(cause).message}`;
     return { name: given.name, summary, count: 0, pool: given.pool ?? DEFAULT_POOL, priority: given.priority ?? 0 };
   }

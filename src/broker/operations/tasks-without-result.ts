@@ -50,11 +50,11 @@ export const waiting = operation({
   },
 });
 
-/** Windows of tasks that are read for one page; in each no more than a broker tells another of what runs. */
+/** Windows of tasks that are read for one page. One answer of another broker covers the running tasks of a window. */
 const MAX_WINDOWS = 128;
 const WINDOW = 8_192;
 
-/** What has no result, does not run and was not cancelled waits. */
+/** A task waits if it has no result, does not run and was not cancelled. */
 async function waitingFrom(core: Core, job: Job, from: number, limit: number): Promise<TaskPage<WaitingTask>> {
   const found: WaitingTask[] = [];
   const cancels = core.state.jobs.get(job.id)?.cancels ?? job.cancels;
@@ -63,7 +63,7 @@ async function waitingFrom(core: Core, job: Job, from: number, limit: number): P
     for (let first = range.first; first <= range.last; first += WINDOW) {
       if (++windows > MAX_WINDOWS) return { tasks: found, next: first };
       const window = { first, last: Math.min(range.last, first + WINDOW - 1) };
-      // Where all have ended, their number is enough.
+      // If all have ended, counting them is enough.
       const [{ succeeded = 0, failed = 0, cancelled = 0 } = {}] = await core.store.endCounts(job.id, window, WINDOW);
       if (succeeded + failed + cancelled === sizeOf(window)) continue;
       const others = await othersIn(core, job, window, false);
@@ -115,7 +115,7 @@ export const cancelled = operation({
 
 type CancelledTask = s.ReadType<typeof cancelledTask>;
 
-/** Those with a cancel request that do not run and have not ended in another way. */
+/** Tasks with a cancel request that do not run and have not ended in another way. */
 async function cancelledFrom(core: Core, job: Job, from: number, limit: number): Promise<TaskPage<CancelledTask>> {
   const cancels = core.state.jobs.get(job.id)?.cancels ?? job.cancels;
   const indices: number[] = [];

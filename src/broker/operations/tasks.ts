@@ -152,7 +152,7 @@ export const usage = operation({
         durations.set(used.step, (durations.get(used.step) ?? 0) + used.tasks);
       }
       first += many;
-      // Of a large job that has hardly begun, more tasks at once.
+      // Reads more tasks at once if few of these have a result.
       many = total.tasks - before < many / 8 ? many * 4 : COUNTED_AT_ONCE;
     }
     const steps = [...durations].sort(([a], [b]) => a - b);

@@ -201,7 +201,7 @@ function retentionOf({ keep: given, keepFailed, keepSize }: Options): Retention 
   };
 }
 
-/** Said at the start: removing results must not come as a surprise. */
+/** Printed at the start, because old results will be removed. */
 function retentionLine({ keepMs, keepFailedMs }: Retention): string {
   const text = (ms: number | undefined): string => (ms === undefined ? "for ever" : `for ${formatDuration(ms)}`);
   return `ended jobs are kept ${text(keepMs)}, those that did not succeed ${text(keepFailedMs)} (--keep, --keep-failed)`;

@@ -137,7 +137,7 @@ async function submitFile(
   json: boolean,
 ): Promise<void> {
   const jobs = new Map<string, number>();
-  /** Not those that had their key before. */
+  /** Without jobs that existed under their key before. */
   const made: number[] = [];
   try {
     for (const { name, submission, after } of tasks) {

@@ -84,10 +84,7 @@ async function waitForAll(client: Client, jobs: readonly JobView[], timeoutMs: n
   }
 }
 
-/**
- * The counters are asked for: the stream of a job that only its end is wanted of has none, so that long waits cost
- * nothing.
- */
+/** Asks for the counters: a stream that reports only the end of a job has none, so that long waits cost nothing. */
 async function showProgress(client: Client, jobs: readonly JobView[], signal: AbortSignal): Promise<void> {
   let counts = sumOf(jobs);
   const total = jobs.reduce((sum, { count }) => sum + count, 0);
@@ -101,7 +98,7 @@ async function showProgress(client: Client, jobs: readonly JobView[], signal: Ab
     try {
       counts = sumOf(await Promise.all(jobs.map(({ id }) => getJob(client, id))));
     } catch {
-      // The broker is away, or a job was removed: what follows the jobs reports it.
+      // The broker is away, or a job was removed. `waitForAll` reports it.
     }
     progress.update(counts);
     await pause(PROGRESS_MS, undefined, { signal }).catch(() => {});

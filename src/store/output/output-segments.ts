@@ -84,7 +84,7 @@ class OpenFiles {
 }
 
 interface OutputSettings {
-  /** A segment is followed by the next at this size. */
+  /** At this size a new segment begins. */
   readonly segmentBytes?: number;
   readonly openFiles?: number;
 }
@@ -146,7 +146,7 @@ export class OutputSegments {
     for (const [id, list] of byJob) this.#appendTo(this.#job(id), list);
   }
 
-  /** What was appended is durable afterwards. */
+  /** Makes everything that was appended durable. */
   sync(): void {
     if (this.#failed !== undefined) throw this.#failed;
     try {
@@ -180,7 +180,7 @@ export class OutputSegments {
     this.#jobs.get(job)?.attempts.delete(attemptKey(index, attempt));
   }
 
-  /** What is stored of this attempt belongs to another one of the same number: it does not count from here on. */
+  /** The stored output belongs to another attempt with this number. From here on it does not count. */
   void(job: JobId, index: TaskIndex, attempt: Attempt): void {
     const marker: StoredChunk = { index, attempt, stream: "stdout", offset: 0, bytes: new Uint8Array(0) };
     this.#write(this.#job(job), [marker], recordSize(marker));
@@ -219,7 +219,7 @@ export class OutputSegments {
     if (job === undefined || !job.directoryExists) return [];
     try {
       const damage = job.recover((path) => this.#files.use(path));
-      // What was written but not synced before is about to be built upon.
+      // Earlier writes may not be synced yet, and new records will follow them.
       for (const segment of job.list()) this.#unsynced.add(job.path(segment));
       this.#unsyncedDirectories.add(job.directory);
       return damage;
@@ -333,7 +333,7 @@ export class OutputSegments {
 export function setAsideUnknownOutput(directory: string, identity: string, nextJob: number) {
   fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
   const ownerFile = join(directory, "store");
-  // A crash may have cost this file its content: then only the numbers count.
+  // A crash may have emptied this file. Then only the job numbers are compared.
   const owner = fs.existsSync(ownerFile) ? fs.readFileSync(ownerFile, "utf8") : "";
   const foreign = owner !== "" && owner !== identity;
   const jobs = fs.readdirSync(directory).filter((name) => /^\d+$/.test(name));

@@ -98,7 +98,7 @@ export class JobSegments {
     return damages;
   }
 
-  /** What of these chunks is not stored yet, in order, in pieces of bounded size. */
+  /** The parts of these chunks that are not stored yet: in order, of bounded size. */
   newParts(chunks: readonly StoredChunk[]): StoredChunk[] {
     const ends = new Map<number, number>();
     const parts: StoredChunk[] = [];
@@ -146,7 +146,7 @@ export class JobSegments {
     const end = chunk.offset + chunk.bytes.length;
     if (end <= extents.end) return;
     if (chunk.offset > extents.end) {
-      // Offsets are missing and damage lies between: an extent over the damage tells readers so.
+      // Offsets are missing and damage lies between them. An extent over the damage lets readers report it.
       const damage = damages.at(-1);
       if (damage !== undefined && isBehind(damage, extents.list.at(-1))) {
         const { segment: where, at: position, bytes: length } = damage;
@@ -180,10 +180,10 @@ export interface SegmentOutputPage {
 
 export type ReadOptions = Omit<OutputOptions, "attempt">;
 
-/** A page ends after reading this much, however little of it was asked for. */
+/** The most bytes that are read for one page, even if few of them belong to it. */
 const MAX_READ_BYTES = 8 * 1024 * 1024;
 
-/** Gives the descriptor of a segment, or why there is none. */
+/** Returns the descriptor of a segment, or why there is none. */
 type OpenSegment = (segment: number) => number | string;
 
 export function readOutput(

@@ -29,7 +29,7 @@ import type { OutputChunk } from "../../model/store.js";
 /** A chunk as a segment has it: the job is the name of the directory. */
 export type StoredChunk = Omit<OutputChunk, "job">;
 
-/** Larger chunks are stored as several: a reader and a repair never need more than this at once. */
+/** Larger chunks are split, so that readers and repairs never need more memory than this. */
 export const MAX_CHUNK = 1024 * 1024;
 /** What a segment's record may hold: a chunk and the numbers before it. */
 export const MAX_CHUNK_PAYLOAD = MAX_CHUNK + 32;
@@ -130,7 +130,7 @@ export class Extents {
     this.#list.push(extent);
     if (this.#list.length > this.#thinAt) {
       this.#list = thinned(this.#list);
-      // Where little could be joined, trying again at once would cost on every chunk.
+      // If few extents could be joined, the next try must not come with every chunk.
       this.#thinAt = Math.max(MAX_EXTENTS, this.#list.length * 2);
     }
   }

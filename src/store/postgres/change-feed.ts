@@ -26,7 +26,7 @@ FROM (SELECT 1) AS one LEFT JOIN (
   SELECT NULL, '${SCHEDULE_BUCKET}', max(changed_xid)::text FROM laboro.schedule WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
   HAVING count(*) > 0) AS c ON true`;
 const CHANNEL = "laboro";
-/** Of laboro.submit. */
+/** Notifications of laboro.submit. */
 const SUBMIT_CHANNEL = "laboro_submit";
 /** In the payload: limits may have room again. */
 const LIMITS = "limits";
@@ -148,7 +148,7 @@ const TAKE_SUBMISSIONS =
 const DELETE_SUBMISSIONS = "DELETE FROM laboro.submission WHERE id = ANY($1::bigint[])";
 
 const AT_ONCE = 200;
-/** To try again does not help. */
+/** A retry does not help. */
 const FINAL: ReadonlySet<ErrorCode> = new Set(["LABORO_BAD_INPUT", "LABORO_NO_SUCH_JOB"]);
 
 interface SubmissionRow {
@@ -161,7 +161,7 @@ interface SubmissionRow {
 export class PostgresSubmissions implements Submissions {
   readonly #connections: Connections;
   readonly #log: (line: string) => void;
-  /** They stay in the table for the operator, and must not hold up those after them. */
+  /** Refused submissions stay in the table for the operator, and do not delay later ones. */
   readonly #refused = new Set<number>();
   #client: Client | undefined;
 
@@ -182,20 +182,21 @@ export class PostgresSubmissions implements Submissions {
       const made: number[] = [];
       const making: Promise<void>[] = [];
       for (const { id, ...row } of rows) {
-        // What it comes after, or the job whose key it takes, may be among those before it.
+        // Its dependencies, or the job whose key it takes, may be among the submissions before it.
         const { after, key } = row.options;
         if ((after as readonly unknown[] | undefined)?.length !== 0 || key !== undefined) await Promise.all(making);
         const refused = (cause: unknown): void => {
           const { code, message } = asLaboroError(cause);
           if (FINAL.has(code)) this.#refused.add(id);
-          // A client was faster: the job with this key is there.
+          // A client was faster: a job with this key exists.
           if (code === "LABORO_KEY_IN_USE") made.push(id);
           this.#log(`job ${id}, submitted by a transaction, cannot be made: ${message}`);
         };
         making.push(submit({ ...row, id: JobId(id) }).then(() => void made.push(id), refused));
       }
       await Promise.all(making);
-      // The job of a row that is not deleted, for a lost connection, is found by its key: it is not made twice.
+      // If the connection is lost before the rows are deleted, their jobs are found by their keys and not created
+      // twice.
       if (made.length > 0) await send(sql, DELETE_SUBMISSIONS, [numberArray(made)]);
       return rows.length === AT_ONCE && (made.length > 0 || rows.every(({ id }) => this.#refused.has(id)));
     });

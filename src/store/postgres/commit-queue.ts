@@ -85,7 +85,7 @@ export class CommitQueue {
     this.#statementTimeoutMs = connections.statementTimeoutMs;
   }
 
-  /** When those before it are done. */
+  /** Runs when the earlier batches are done. */
   commit<T>(work: TransactionWork<T>): Promise<T> {
     const done = this.#last.then(() => this.#commit(work));
     this.#last = done.catch(() => {});

@@ -26,7 +26,7 @@ export interface ConnectionOptions {
   readonly statementTimeoutMs?: number;
 }
 
-/** A lock that another broker holds for longer than this: that broker hangs. */
+/** A broker that holds a lock for longer than this hangs. */
 const LOCK_MS = 10_000;
 /** The server ends a transaction that is idle for this long, so that a broker that is gone holds no locks. */
 const IDLE_MS = 10_000;
@@ -200,7 +200,7 @@ const TRANSIENT_CLASSES = new Set([
   "08", // connection
   "40", // deadlock, serialization: another transaction was in the way
   "53", // too many connections, out of memory
-  "55", // a lock was not to be had in time
+  "55", // a lock was not available in time
   "57", // shut down, starting up, cancelled by a time-out
   "58", // the server's own disk or files
 ]);

@@ -45,7 +45,7 @@ export type JobRow = JobColumns<boolean, number>;
 
 export const jobFrom = (row: JobRow): Job =>
   jobFromColumns(row, {
-    // From a Buffer the bytes in it would come as Buffers.
+    // Unpacking a Buffer would return the bytes in it as Buffers.
     spec: unpack(new Uint8Array(row.spec)),
     cancels: rangesFrom(row.cancels),
     ended: row.endedState === null ? undefined : END_STATES[row.endedState],

@@ -41,7 +41,7 @@ export class EntryCache {
   add(job: JobId, chunks: readonly EntryChunk[]): void {
     const others = (this.#jobs.get(job) ?? []).filter(({ first }) => chunks.every((chunk) => chunk.first !== first));
     this.delete(job);
-    // Of a large job those that were read last.
+    // Of a large job, the chunks that were read last are kept.
     const kept = [...others, ...chunks].slice(-MAX_CHUNKS / 2);
     this.#jobs.set(job, kept);
     for (const { bytes } of kept) this.#bytes += bytes.length;

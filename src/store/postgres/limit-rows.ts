@@ -38,7 +38,7 @@ WITH rules AS MATERIALIZED (${RULES})
 DELETE FROM laboro.limit_start l USING rules r
 WHERE l.name = r.name AND l.at <= ${NOW} - coalesce(r.interval_ms, 0) AND ${OWN_EPOCH} > 0`;
 
-/** $1 jobs. The broker that asks may not have heard of the last change. */
+/** $1 jobs. This broker may not know of the last change yet. */
 export const EDITED_LIMITS = `
 SELECT '#' || id AS key, (changes ->> 'maxRunning')::int AS running FROM laboro.job WHERE id = ANY($1::bigint[]) AND changes ? 'maxRunning'`;
 

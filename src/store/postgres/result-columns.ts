@@ -76,7 +76,7 @@ r.timed_out AS "timedOut", r.error, r.cpu_ms AS "cpuMs", r.peak_memory AS "peakM
 
 // Reading results, page by page.
 
-/** What is no success has an index of its own, which serves only a query that says so itself. */
+/** Results without success have a partial index, which serves only queries with its condition. */
 const conditionFor = (state: TaskEnd | undefined): string => {
   if (state === undefined) return "";
   const number = stateNumber(state);
@@ -120,7 +120,7 @@ export async function readResults(session: Session, job: JobId, options: ResultO
   const read = (state?: TaskEnd) =>
     session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker, withOutput, maxValue]);
   const pages = await Promise.all(
-    // Each state by its own index, in order; as many of each as are wanted of all.
+    // Reads each state by its own index, in order, each up to the limit of the page.
     filter.states === undefined ? [read()] : END_STATES.filter((state) => filter.states?.includes(state)).map(read),
   );
   const rows = pages.length === 1 ? (pages[0] ?? []) : pages.flat().toSorted((a, b) => a.index - b.index);

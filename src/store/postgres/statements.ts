@@ -8,15 +8,13 @@ import type { Range, Ranges } from "../../model/ranges.js";
 export const OWN_EPOCH = "(SELECT current_setting('laboro.epoch')::bigint)";
 
 /**
- * Whether this broker owns a task range, looked up by id. Not in the words of the index on `epoch`: in a small or new
- * database the planner would prefer that index and read all task ranges of this broker, dead rows included, for each
- * id.
+ * Whether this broker owns a task range, looked up by id. Written so that the index on `epoch` does not apply: in a
+ * small or new database the planner would prefer it and read all task ranges of this broker, dead rows included, for
+ * each id.
  */
 export const owned = (taskRange: string): string => `coalesce(${taskRange}.epoch, 0) = ${OWN_EPOCH}`;
 
-/**
- * Whether the state of a job, looked up by id, is open. For the same reason not in the words of the index of open jobs.
- */
+/** Whether the state of a job, looked up by id, is open. For the same reason the index of open jobs does not apply. */
 export const isOpen = (state: string): string => `coalesce(${state}.ended_at, -1) < 0`;
 
 /** Whether the released range `p` may be leased now. */
@@ -42,7 +40,7 @@ SELECT array_agg(p.id IS NOT NULL ORDER BY a.n) AS flags
 FROM unnest(${parameter}::bigint[]) WITH ORDINALITY AS a (id, n)
 LEFT JOIN laboro.task_range p ON p.id = a.id AND ${owned("p")} AND ${condition}`;
 
-/** The flags as the client gets them. */
+/** Decodes the flags. */
 export const flagsFrom = (text: string | null): boolean[] =>
   (text ?? "")
     .replace(/[{}]/g, "")

@@ -55,7 +55,7 @@ function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
 export class LastCommitNote {
   readonly #fd: number;
 
-  /** The first note waits for the disk. */
+  /** The first note is synced. */
   constructor(dir: string, first: LastCommit) {
     const path = join(dir, FILE);
     const isNew = !fs.existsSync(path);

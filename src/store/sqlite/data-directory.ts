@@ -18,7 +18,7 @@ const SQLITE_FULL = 13;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_CONSTRAINT = 19;
 const SQLITE_NOTADB = 26;
-/** As the addon passes on the errno of the failed call. */
+/** The errno of the failed call, as the addon reports it. */
 const ERRNO: Readonly<Record<number, string>> = { 23: "ENFILE", 24: "EMFILE", 28: "ENOSPC", 122: "EDQUOT" };
 
 const UNUSABLE = new Set(["EACCES", "EPERM", "EROFS", "EISDIR", "ENOTDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"]);
@@ -94,7 +94,7 @@ export function openDataDirectory({ dir, allowNetworkFilesystem, facts }: DataDi
     return acquireLock(join(dir, "lock"), `the data directory ${dir}`);
   } catch (cause) {
     const failure = storeFailure(cause, dir);
-    // Whatever else keeps a directory from being made or locked is a matter of the directory, not of the store.
+    // Any other failure to create or lock the directory is a problem of the directory, not of the store.
     throw failure.code === "LABORO_STORE_FAILED" ? unusable(dir, failure.message, cause) : failure;
   }
 }

@@ -1,4 +1,4 @@
-/** Opening the one file of the database for writing. It has been inspected. */
+/** Opens the database file for writing, after an inspection. */
 import * as fs from "node:fs";
 import { DatabaseSync, type DatabaseSyncInstance, type StatementSyncInstance } from "@photostructure/sqlite";
 import { corrupt, storeFailure } from "./data-directory.js";
@@ -139,7 +139,7 @@ function readOnly<T>(path: string, work: (read: ReadColumn) => T): T {
     });
   } finally {
     db.close();
-    // Made for reading; the lock on the directory says that no one else needs them.
+    // Reading created this file. The lock on the directory shows that nobody else needs it.
     fs.rmSync(`${path}-shm`, { force: true });
     if (sizeOfFile(`${path}-wal`) === 0) fs.rmSync(`${path}-wal`, { force: true });
   }

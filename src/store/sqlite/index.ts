@@ -40,7 +40,7 @@ import {
 
 interface SqliteOptions {
   readonly dir: string;
-  /** SQLite's locks and syncs are not reliable there; for network filesystems that are known to be. */
+  /** SQLite's locks and syncs are unreliable on most network filesystems. Set this for one where they work. */
   readonly allowNetworkFilesystem?: boolean;
   readonly log?: StoreLog;
 }

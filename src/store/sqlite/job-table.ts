@@ -30,7 +30,7 @@ WHERE job = ?1 AND first <= ?3
   AND first >= (SELECT max(first) FROM entry_chunk WHERE job = ?1 AND first <= ?2)
 ORDER BY first`;
 
-/** A number that was given to a job, which is not there any more. Of a number never given, nothing is known. */
+/** Whether this number was given to a job that is gone. False for a number that was never given. */
 const WAS_REMOVED = `
 SELECT 1 WHERE ?1 <= (SELECT seq FROM sqlite_sequence WHERE name = 'job') AND NOT EXISTS (SELECT 1 FROM job WHERE id = ?1)`;
 
@@ -69,7 +69,7 @@ export class JobTable {
     return JobId((row?.seq ?? 0) + 1);
   }
 
-  /** Numbers up to this one are not given any more. */
+  /** Numbers up to this one are not used again. */
   skipTo(id: number): void {
     const last = Math.max(id, this.next() - 1);
     this.#db.exec(
@@ -169,7 +169,7 @@ export const OWN_KEEP_OVER = `
 SELECT id FROM job
 WHERE ended_at IS NOT NULL AND keep_failed_ms IS NOT NULL AND ended_at + ${KEEP} <= ?1 AND ${NO_KEY}
 ORDER BY ended_at + ${KEEP} LIMIT ?2`;
-/** Of one state, of jobs without a time of their own. */
+/** For jobs of one state without their own time. */
 export const KEEP_OVER = `
 SELECT id FROM job
 WHERE ended_at IS NOT NULL AND ended_state = ?3 AND ended_at <= ?1 - ?4 AND ${KEEP} IS NULL AND ${NO_KEY}
@@ -199,7 +199,7 @@ UPDATE job
 SET succeeded = ?, failed = ?, cancelled = ?, ended_state = ?, ended_at = coalesce(ended_at, ?)
 WHERE id = ?`;
 
-/** How the column says that nothing was. */
+/** The column's value if nothing was cancelled. */
 const NONE = "[]";
 
 interface CounterRow {
@@ -209,7 +209,7 @@ interface CounterRow {
   cancelled: number;
   ended: JobEnd | null;
   cancels: string;
-  /** 1 while it takes more tasks: then it does not end. */
+  /** 1 while it takes more tasks. Such a job does not end. */
   open: number;
 }
 
@@ -240,7 +240,7 @@ export class JobCounters {
     return ended === null ? { counters } : { counters, ended };
   }
 
-  /** What of the job was asked to be cancelled, up to this write of the batch. */
+  /** The ranges with a cancel request, up to this write of the batch. */
   cancelsOf(job: JobId): Ranges {
     const cancels = this.#row(job)?.cancels ?? NONE;
     return cancels === NONE ? NO_RANGES : JSON.parse(cancels);
@@ -263,7 +263,7 @@ export class JobCounters {
     row.open = open ? 1 : 0;
   }
 
-  /** Takes finished tasks back. Says whether the job had ended, and is open now, within this batch. */
+  /** Subtracts tasks that run again. Returns whether the job had ended within this batch; now it is open. */
   reopen(job: JobId, less: Counters, cancels: string): boolean {
     const row = this.#row(job);
     if (row === undefined) return false;
@@ -289,7 +289,7 @@ export class JobCounters {
     for (const [job, row] of this.#rows) this.#writeRow(job, row, now);
   }
 
-  /** Writes one job before the others, for its row to be read. */
+  /** Writes one job early, because its row is about to be read. */
   writeOne(job: JobId, now: number): void {
     const row = this.#rows.get(job);
     if (row !== undefined) this.#writeRow(job, row, now);

@@ -170,7 +170,7 @@ CREATE TABLE schedule (
 CREATE INDEX schedule_next ON schedule (next_at) WHERE next_at IS NOT NULL;
 `;
 
-/** Jobs that take more tasks, and what of jobs was changed after their submission. */
+/** Jobs that take more tasks, and changes of jobs after their submission. */
 const editedJobs = `
 -- It takes more tasks, and does not end, until it is closed.
 ALTER TABLE job ADD COLUMN open INTEGER NOT NULL DEFAULT 0;

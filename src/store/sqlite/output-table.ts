@@ -128,7 +128,7 @@ export class OutputTable {
       try {
         this.#segments.remove(job);
       } catch (cause) {
-        // The job itself is gone already: all that is left to say is that its bytes are not.
+        // The job itself is removed already. Only its bytes remain.
         lines.push(`output of job ${job} could not be removed: ${cause instanceof Error ? cause.message : cause}`);
       }
     }

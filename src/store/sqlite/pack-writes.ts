@@ -279,7 +279,7 @@ class Texts {
 
 type Frequent = Extract<WriteResultRow, { op: "claim" | "settle" | "replace" }>;
 
-/** A claim with entries is no more frequent than they are large. */
+/** Claims with entries are not packed: most of their size is the entries. */
 type PlainResult = Exclude<WriteResultRow, Frequent> | Extract<WriteResultRow, { op: "claim" }>;
 
 const isFrequent = (result: WriteResultRow): result is Frequent =>

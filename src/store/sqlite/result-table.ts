@@ -27,7 +27,7 @@ export const stateQuery = (state: TaskEnd): StateQuery =>
 export const RESULT_COLUMNS =
   "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output, value, cpu_ms, peak_memory";
 const ONE_ROW = `(${RESULT_COLUMNS.split(",").fill("?").join(", ")})`;
-/** Rows in one statement: more of them cost no less a row. */
+/** Rows in one statement. More would not be faster per row. */
 const ROWS = 16;
 
 const insertInto = (table: "result" | "earlier_attempt", rows: number): string =>
@@ -76,7 +76,7 @@ export class ResultTable {
     this.#earlierOf = db.prepare(EARLIER);
   }
 
-  /** Adds the results of tasks that have none yet, and says how many of each kind these were. */
+  /** Adds the results of tasks that have none yet, and returns how many of each kind there were. */
   insert(job: JobId, results: readonly TaskResult[]): Counters {
     const counters = { succeeded: 0, failed: 0, cancelled: 0 };
     let rest = results;
@@ -105,7 +105,7 @@ export class ResultTable {
     const read = (page: Statement | undefined): ResultRow[] =>
       page?.all(job, from, limit, worker ?? null, Number(withOutput), maxValue) ?? [];
     if (states === undefined) return read(this.#all).map(resultFrom);
-    // Each state by its own index, in order; as many of each as are wanted of all.
+    // Reads each state by its own index, in order, each up to the limit of the page.
     const rows = [...new Set(states)].flatMap((state) => read(this.#withState.get(state)));
     rows.sort((a, b) => a.index - b.index);
     return rows.slice(0, limit).map(resultFrom);

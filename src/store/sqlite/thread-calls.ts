@@ -101,7 +101,7 @@ export interface RecoveredRows {
   readonly limitStarts: readonly LimitStart[];
 }
 
-/** Takes messages for the operator, such as damaged output; with a code where acknowledged data is missing. */
+/** Takes messages for the operator, such as damaged output; with a code if acknowledged data is missing. */
 export type StoreLog = (line: string, code?: ErrorCode) => void;
 
 export interface TaskAttempt {
@@ -165,7 +165,7 @@ export class ThreadCalls {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const id = ++this.#count;
     return new Promise<Calls[Name]["result"]>((resolve, reject) => {
-      // The thread answers each call with what Calls says of it.
+      // The thread answers each call with its type in Calls.
       this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject });
       this.#worker.postMessage({ id, call, args }, transfer);
     });

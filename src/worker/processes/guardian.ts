@@ -119,7 +119,7 @@ const POLL_MS = 5;
 /** After this time the rest may be zombies that their new parent is slow to reap; they do nothing any more. */
 const ZOMBIES_AFTER_MS = 20;
 
-/** Calls back, perhaps at once, when no process of a killed group does anything any more. */
+/** Calls back, perhaps at once, when all processes of a killed group are gone or zombies. */
 export function whenGroupGone(group: number, then: () => void): void {
   const start = performance.now();
   const check = (): void => {

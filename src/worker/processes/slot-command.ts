@@ -33,7 +33,7 @@ export interface TaskScript {
   readonly place: Place | undefined;
 }
 
-/** How a task ended whose shell went down with it. */
+/** The end of a task whose shell has died. */
 export function endedWithShell(task: SlotCommand, end: HelperEnd): EndReason {
   if (task.stage === "killed") return { signal: "SIGKILL" };
   const error = `the slot's shell ended while the command ran (${end.reason})`;

@@ -387,6 +387,6 @@ function removeQuietly(dir: string): void {
   try {
     rmSync(dir, { recursive: true, force: true });
   } catch {
-    // The folder above goes when the agent ends, and this one with it.
+    // It is removed with its parent folder when the agent ends.
   }
 }

@@ -14,7 +14,7 @@ export interface CommandUsage {
   peakMemory?: number;
 }
 
-/** Of every Linux on which Node runs. */
+/** The same on every Linux on which Node runs. */
 const MS_PER_TICK = 10;
 const STAT_BYTES = 1_024;
 /** Processes of one command; more are not counted. */
@@ -26,7 +26,7 @@ export class ShellUsage {
   readonly #pid: number;
   readonly #fd: number;
   readonly #sampleMs: number;
-  /** Of the commands that have ended. */
+  /** CPU time of the commands that have ended. */
   #cpuMs: number;
   #peakMemory = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -56,7 +56,7 @@ export class ShellUsage {
     else this.#timer.refresh();
   }
 
-  /** Of the command that was begun last. */
+  /** The usage of the latest command. */
   end(): CommandUsage {
     this.#running = false;
     const usage: CommandUsage = {};
@@ -109,7 +109,7 @@ function descendants(root: number): number[] {
   return found;
 }
 
-/** Of its first thread, which is the only one of most programs that start others. */
+/** The children of its first thread. Most programs that start others have no other thread. */
 function childrenOf(pid: number): number[] {
   try {
     const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim();

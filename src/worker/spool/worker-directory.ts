@@ -157,7 +157,7 @@ export class KnownBrokers {
 }
 
 interface BrokersFile {
-  /** Of the token and CA that these brokers accept. */
+  /** A hash of the token and CA that these brokers accept. */
   readonly credentialHash: string;
   readonly urls: readonly string[];
   readonly earlier: readonly string[];

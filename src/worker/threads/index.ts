@@ -25,7 +25,7 @@ export type ToThread =
   | { readonly type: "close" };
 
 export type FromThread =
-  /** The module is loaded: the tasks that it has handlers for. */
+  /** The module is loaded. `services`: the tasks that it has handlers for. */
   | { readonly type: "ready"; readonly services: readonly string[] }
   | { readonly type: "reply"; readonly id: number; readonly body: Uint8Array; readonly error?: ErrorDetails }
   | { readonly type: "progress"; readonly id: number; readonly value: string }
@@ -51,7 +51,7 @@ export interface HostEvents {
 export const ownBytes = (bytes: Uint8Array): Uint8Array =>
   bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
 
-/** Of a module whose handlers run in threads. */
+/** Options of a module whose handlers run in threads. */
 export interface ThreadOptions {
   /** How many threads, so how many calls at a time; as many as the worker has slots if absent. */
   readonly threads?: number;

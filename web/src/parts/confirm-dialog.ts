@@ -21,7 +21,7 @@ export function confirmDialog({
 }: ConfirmOptions): Promise<string | undefined> {
   return new Promise((resolve) => {
     const input = reasonLabel === undefined ? undefined : h("input", { type: "text", class: "wide", maxlength: 500 });
-    // The only submit button, so that Enter in the line of text means it.
+    // The only submit button, so that Enter in the line of text presses it.
     const dialog = h(
       "dialog",
       { class: "question", "aria-labelledby": "question-title", "aria-describedby": "question-text" },

@@ -128,7 +128,7 @@ export class Manager {
       for (const { job, first, last } of claims) {
         const open = this.core.job(job);
         for (let index = first; index <= last && open !== undefined; index++) {
-          // An experiment, or another task.
+          // An experiment has the first key, any other task the second.
           this.assignments.add(host, taskKey(job, index));
           this.assignments.add(host, taskName(open, index));
         }

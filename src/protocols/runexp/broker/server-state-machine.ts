@@ -36,7 +36,7 @@ type ServerState =
 interface ProcessJob {
   readonly name: "ProcessJob";
   readonly step: "judging" | "receiving" | "recording";
-  /** Of the output. */
+  /** Bytes of the output that have not come yet. */
   readonly bytesLeft: number;
   readonly returnTo: "Wait" | "WaitClose";
 }

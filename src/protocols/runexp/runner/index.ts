@@ -44,7 +44,7 @@ interface RunnerEvents {
   memory(enough: boolean, available: number): void;
   disconnected(reason: string): void;
   message(from: "runner" | "manager", message: RunexpMessage): void;
-  /** Of jobs. */
+  /** Standard error of jobs. */
   stderr(bytes: Buffer): void;
 }
 
@@ -161,7 +161,6 @@ class RunexpRunner implements Runner {
     this.#endIfIdle();
   }
 
-  /** After `stop`. */
   #endIfIdle(): void {
     if (this.#endStatus !== "stopped" || this.#threads.running > 0) return;
     if (this.#state === "connecting") void this.#finish("the runner was stopped");

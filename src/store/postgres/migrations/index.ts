@@ -7,7 +7,7 @@ import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
 import { initialSchema, submitChecks, submitFunction } from "./001-initial-schema.js";
 
-/** Jobs that take more tasks, and what of jobs was changed after their submission. */
+/** Jobs that take more tasks, and changes of jobs after their submission. */
 const editedJobs = `
 -- It takes more tasks, and does not end, until it is closed.
 ALTER TABLE laboro.job ADD COLUMN open boolean NOT NULL DEFAULT false;
@@ -19,9 +19,7 @@ export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction, su
 
 /** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
-/**
- * Not by to_regclass: its cache may be older than the broker that made the table while this one waited for the lock.
- */
+/** Not by to_regclass: its cache may not have a table that was created while this broker waited for the lock. */
 const HAS_VERSION_TABLE =
   "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'schema_version') AS there";
 const VERSION = "SELECT number FROM laboro.schema_version";
@@ -45,7 +43,7 @@ export async function migrate(
 function migrateOnce(client: Client, place: string, migrations: readonly string[]): Promise<number> {
   return client.begin(async (sql) => {
     await sql.unsafe(LOCK);
-    // Another broker may have been here meanwhile.
+    // Another broker may have migrated meanwhile.
     const version = await schemaVersion(sql, place, migrations.length);
     const next = migrations[version];
     if (next === undefined) return version;
@@ -56,7 +54,7 @@ function migrateOnce(client: Client, place: string, migrations: readonly string[
   });
 }
 
-/** 0 where there is none yet. */
+/** 0 if there is no schema yet. */
 export async function schemaVersion(client: SqlClient, place: string, known = MIGRATIONS.length): Promise<number> {
   const [table] = await client.unsafe<{ there: boolean }[]>(HAS_VERSION_TABLE);
   if (table?.there !== true) return 0;

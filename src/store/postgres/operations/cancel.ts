@@ -71,7 +71,7 @@ export async function hold(batch: BatchContext, { at, write }: IndexedWrite<"hol
   batch.writeResults[at] = { op, found: rows.length > 0 };
 }
 
-/** By what the rows of a job are ordered, and how many are deleted for one result: bytes are large. */
+/** The order in which rows are deleted, and how many for one result: rows with bytes are large. */
 const TABLES = [
   { table: "result", order: "idx", share: 1 },
   { table: "earlier_attempt", order: "idx, attempt", share: 1 },
@@ -80,8 +80,8 @@ const TABLES = [
 ] as const;
 
 /**
- * Deletes an ended job with all its rows, or the first of them where there are many. It has no task ranges: every task
- * of it is recorded. $1 job, $2 how many results at most.
+ * Deletes an ended job with all its rows, or the first of them if there are many. It has no task ranges: all of its
+ * tasks are recorded. $1 job, $2 how many results at most.
  */
 export const REMOVE = `
 WITH ended AS MATERIALIZED (SELECT job FROM laboro.job_state WHERE job = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0),

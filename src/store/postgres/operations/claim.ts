@@ -78,8 +78,8 @@ export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"
 }
 
 /**
- * The answer to a claim of tasks of this job; it is lost without one. Resolves when the entries have been read, if
- * there are any.
+ * The answer to a claim of tasks of this job; without a job the claim is lost. Resolves when the entries have been
+ * read, if there are any.
  */
 export function claimed(
   batch: BatchContext,

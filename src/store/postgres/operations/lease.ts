@@ -160,7 +160,7 @@ export async function release(
   for (const { at, write } of writes) {
     const { op, rangeId } = write;
     const row = freed.get(rangeId);
-    // Released twice in one batch, it is lost the second time.
+    // A second release in the same batch is lost.
     freed.delete(rangeId);
     const counted = row !== undefined && row.cancelled > 0;
     batch.writeResults[at] = { op, lost: row === undefined, ...(counted ? { job: row.job } : {}) };

@@ -79,7 +79,7 @@ SELECT attempt, output FROM (
   WHERE job = $1::bigint AND idx = $2::int AND ($3::int IS NULL OR attempt = $3::int) AND output IS NOT NULL) AS found
 ORDER BY attempt DESC, output IS NULL LIMIT 1`;
 
-/** $1 job, $2 task, $3 attempt, $4 from, $5 rows at most: from the row on in which `from` lies. */
+/** $1 job, $2 task, $3 attempt, $4 from, $5 rows at most. The first row contains `from`. */
 export const OUTPUT_ROWS = `
 SELECT start_offset AS "offset", stream, bytes FROM laboro.output
 WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset >= coalesce((
@@ -102,7 +102,7 @@ FROM unnest($1::bigint[], $2::int[], $3::int[]) WITH ORDINALITY AS a (job, idx, 
 /** Rows per query; fewer if they are large. */
 const MIN_ROWS = 4;
 const MAX_ROWS = 2_000;
-/** A page ends after reading this much, however little of it was asked for. */
+/** The most bytes that are read for one page, even if few of them belong to it. */
 const MAX_READ_BYTES = 8 * 1024 * 1024;
 
 interface Row {

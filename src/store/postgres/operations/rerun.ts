@@ -28,7 +28,7 @@ SELECT cursor, cancels::text, key, (SELECT range_agg(int4range(first, last + 1))
 FROM laboro.job WHERE id = $1::bigint`;
 /** $2 the ranges, $3 their first task and $4 their last. */
 const WITHIN = "job = $1::bigint AND idx BETWEEN $3::int AND $4::int AND $2::int4multirange @> idx";
-// Among neighbours the index rises with the row's number: their difference names the run.
+// Among consecutive indexes, the index minus the row's number is constant: it identifies the run.
 const RECORDED = `
 SELECT min(idx) AS first, max(idx) AS last
 FROM (SELECT idx, idx - row_number() OVER (ORDER BY idx) AS run FROM laboro.result WHERE ${WITHIN}) AS found
@@ -51,7 +51,7 @@ counted AS (
     -count(*) FILTER (WHERE state = 2) - $6::int AS cancelled
   FROM gone)
 ${addToJobCounters("counted")}`;
-/** $2 what runs again. Without cancels there is nothing left that the reason would explain. */
+/** $2 what runs again. If no cancel is left, its reason is removed as well. */
 const REOPEN = `
 WITH former AS MATERIALIZED (SELECT ended_at FROM laboro.job_state WHERE job = $1::bigint),
 reopened AS (UPDATE laboro.job_state SET ended_at = NULL, ended_state = NULL, not_before = NULL, ${SET_CHANGED} WHERE job = $1::bigint)

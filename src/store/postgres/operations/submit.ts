@@ -127,7 +127,9 @@ SELECT id, idempotency_key AS key FROM laboro.job WHERE idempotency_key = ANY($1
 /** How often a key may be taken by other brokers between two statements. */
 const MAX_TRIES = 100;
 
-/** By the task range of a submission: the claim of all of it in the same stage. Its task range is made claimed. */
+/**
+ * By the task range of a submission: the claim of the whole range in the same stage. The range is stored as claimed.
+ */
 export type WholeClaims = ReadonlyMap<TaskRangeId, IndexedWrite<"claim">>;
 
 const NO_CLAIMS: WholeClaims = new Map();
@@ -189,7 +191,7 @@ async function insertJobs(
       chunks.push({ job: job.id, first, last });
       entries.add(bytes);
     }
-    // The first of them are likely to be handed out next.
+    // The first entries are likely to be claimed next.
     if (own.length > 0) batch.entries.add(job.id, own.slice(0, 4));
     const { rangeId, worker, attempt = 0 } = claims.get(write.rangeId)?.write ?? { rangeId: write.rangeId };
     return { ...job, rangeId, worker, attempt, bytes: own.reduce((sum, { bytes }) => sum + bytes.length, 0) };

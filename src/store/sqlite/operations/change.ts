@@ -61,7 +61,7 @@ export function prepareHold(db: Database): Operation<"hold"> {
   return ({ op, job, held }) => ({ op, found: hold.run(held ? 1 : 0, job).changes > 0 });
 }
 
-/** By what the rows of a job are ordered, and how much one counts: a chunk of entries is large. */
+/** The order in which rows are deleted, and how much one counts: a chunk of entries is large. */
 const TABLES = [
   { table: "result", order: "idx", cost: 1 },
   { table: "earlier_attempt", order: "idx", cost: 1 },

@@ -30,7 +30,7 @@ SELECT idx AS "index", max(attempt) AS attempt FROM (
   UNION ALL
   SELECT idx, attempt FROM output WHERE job = ?1 AND idx BETWEEN ?2 AND ?3)
 GROUP BY idx`;
-/** Without cancels there is nothing left that the reason would explain. */
+/** If no cancel is left, its reason is removed as well. */
 const REOPEN = `
 UPDATE job SET ended_at = NULL, not_before = NULL, ended_state = NULL, cancels = ?1, cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
 WHERE id = ?2`;
@@ -100,19 +100,19 @@ function prepareByLastAttempt(db: Database, output: OutputTable): (job: JobId, r
   };
 }
 
-/** Results on their way back: found as runs of neighbours, and made earlier attempts. */
+/** Finds the results of tasks that run again, as runs of neighbours, and makes them earlier attempts. */
 interface RerunResults {
   /** Which of these tasks have a result. */
   recorded(job: JobId, range: Range): Ranges;
   /** Those that ended in one of these ways, by attempt. */
   runs(job: JobId, range: Range, ends: readonly TaskEnd[]): AttemptRun[];
-  /** Makes them earlier attempts, and says how many of each kind these were. */
+  /** Makes them earlier attempts, and returns how many of each kind there were. */
   moveToEarlierAttempts(job: JobId, range: Range, ends: readonly TaskEnd[]): Counters;
 }
 
 const WITHIN = "job = ? AND idx BETWEEN ? AND ?";
 
-// Among neighbours the index rises with the row's number: their difference names the run.
+// Among consecutive indexes, the index minus the row's number is constant: it identifies the run.
 const RECORDED = `
 SELECT min(idx) AS first, max(idx) AS last
 FROM (SELECT idx, idx - row_number() OVER (ORDER BY idx) AS run FROM result WHERE ${WITHIN})
