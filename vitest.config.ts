@@ -62,20 +62,35 @@ class LongFirst extends BaseSequencer {
   }
 }
 
+const EXCLUDED = ["**/node_modules/**"];
+/** Counts what `run` does, which depends on how long its tasks take: these tests run alone, after all others. */
+const ALONE = ["test/budgets/run.test.ts"];
+
 export default defineConfig({
   test: {
-    testTimeout: 30_000 * Math.max(1, Number(process.env.LABORO_TEST_SCALE ?? 1)),
-    hookTimeout: 30_000,
+    // Far more than a test takes on a busy machine: only one that hangs is ended.
+    testTimeout: 120_000 * Math.max(1, Number(process.env.LABORO_TEST_SCALE ?? 1)),
+    hookTimeout: 120_000,
     // Most of what tests do is wait for processes, disks and time-outs, so more of them run at once than there are cores.
     maxWorkers: 7,
     // Loading laboro takes longer than most files of tests do. What a test opens it closes itself, so files can share what they import.
     isolate: false,
     // Transformed modules, by their content: a later run loads them in a third of the time.
     experimental: { fsModuleCache: true },
-    setupFiles: "test/support/collect-garbage.ts",
+    setupFiles: ["test/support/collect-garbage.ts", "test/support/seed.ts"],
     sequence: { sequencer: LongFirst },
-    globalSetup: "test/store/postgres/shared-server.ts",
-    include: ["test/**/*.test.ts"],
-    exclude: ["**/node_modules/**"],
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "all",
+          include: ["test/**/*.test.ts"],
+          exclude: [...EXCLUDED, ...ALONE],
+          globalSetup: "test/store/postgres/shared-server.ts",
+          sequence: { groupOrder: 0 },
+        },
+      },
+      { extends: true, test: { name: "alone", include: ALONE, exclude: EXCLUDED, sequence: { groupOrder: 1 } } },
+    ],
   },
 });

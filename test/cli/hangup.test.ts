@@ -26,7 +26,7 @@ it("SIGHUP ends worker and broker in order: a running task is stopped and goes b
   expect(await resultsOf(job)).toMatchObject([{ attempt: 2 }]);
   await site.broker.end("SIGHUP");
   expect(site.broker.exitCode).toBe(0);
-}, 60_000);
+});
 
 it("a closed terminal ends a broker in order", async () => {
   const place = openPlace();
@@ -37,4 +37,4 @@ it("a closed terminal ends a broker in order", async () => {
   expect(existsSync(join(data, "store.db-wal"))).toBe(true);
   terminal.child.kill("SIGKILL");
   await until("it has closed its store", () => !existsSync(join(data, "store.db-wal")));
-}, 60_000);
+});

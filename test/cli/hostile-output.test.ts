@@ -30,7 +30,7 @@ describe("escape sequences in the output of a task", () => {
     expect((await setup.laboro(["logs", "1", "--raw"], { columns: 80 })).stdout).toBe(RAW);
     expect((await setup.laboro(["logs", "1"])).stdout).toBe(RAW);
     expect((await setup.laboro(["logs", "2"])).stderr).toBe(RAW);
-  }, 60_000);
+  });
 
   it("pass from laboro run and from a service in the same way", async () => {
     const place = openPlace();
@@ -44,7 +44,7 @@ describe("escape sequences in the output of a task", () => {
     setup.worker({ services: { hostile: () => RAW } });
     expect((await setup.laboro(["request", "hostile"], { columns: 80 })).stdout).toBe(`first\n${RED}`);
     expect((await setup.laboro(["request", "hostile"])).stdout).toBe(RAW);
-  }, 60_000);
+  });
 });
 
 describe("escape sequences in names, reasons and errors", () => {
@@ -65,7 +65,7 @@ describe("escape sequences in names, reasons and errors", () => {
       expect(stdout.replaceAll(/\u001b\[[\d;]*m/g, ""), verb).not.toMatch(/[\u0007\u001b\u007f-\u009f]/);
       expect((await setup.laboro(verb.split(" "))).stderr, verb).not.toContain("\u001b");
     }
-  }, 60_000);
+  });
 });
 
 const run = (...words: readonly string[]): string => execFileSync("tmux", words, { encoding: "utf8" });
@@ -103,5 +103,5 @@ describe.skipIf(!hasTmux())("in a real terminal", () => {
     type(`${laboro} logs 1 --raw; echo done $((6 * 8))`);
     await until("it is printed raw", () => screen().includes("done 48"));
     expect([screen().includes("above"), title()]).toEqual([false, "hacked"]);
-  }, 60_000);
+  });
 });

@@ -32,7 +32,7 @@ beforeAll(async () => {
   worker = start("worker", "-d", "5", "--connect", at);
   client = start("client", "-d", "1", "--connect", at);
   await Promise.all([worker.says("> "), client.says("> ")]);
-}, 60_000);
+});
 
 afterAll(() => {
   for (const one of consoles) one.kill("SIGKILL");

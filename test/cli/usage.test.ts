@@ -67,7 +67,7 @@ describe("help", () => {
       expect(help.code).toBe(0);
       expect(help.stdout).toMatch(new RegExp(`Examples?:\\n.*laboro .*${verb}`));
     }
-  }, 60_000);
+  });
 
   it("about a verb is the same by help VERB", async () => {
     expect(await laboro(["help", "wait"])).toEqual(await laboro(["wait", "--help"]));
@@ -94,7 +94,7 @@ describe("without a broker", () => {
       expect([verb, code, stdout]).toEqual([verb, 3, ""]);
       expect(stderr).toMatch(/^laboro: .*laboro serve.*\(LABORO_BROKER_UNREACHABLE\)\n$/);
     }
-  }, 30_000);
+  });
 
   it("a token in an argument is refused, and not repeated", async () => {
     const url = "http://0123456789abcdef@127.0.0.1:1";
@@ -107,7 +107,7 @@ describe("without a broker", () => {
       expect(stderr).toMatch(/every user of this machine can read arguments\. LABORO_BROKER takes/);
       expect(stderr).not.toContain("0123456789abcdef");
     }
-  }, 30_000);
+  });
 
   it("a port on which nothing listens is known at once", async () => {
     const began = Date.now();
@@ -146,18 +146,5 @@ describe("without a broker", () => {
     const { code, stderr } = await laboro(["status", "--broker", `@${join(dir, "join.url")}`]);
     expect([code, stderr]).toEqual([3, expect.stringContaining("127.0.0.1:1")]);
     expect(readdirSync(dir)).toEqual(["join.url"]);
-  });
-});
-
-describe("the start", () => {
-  it("loads one verb, and is quick", async () => {
-    const took: number[] = [];
-    for (let i = 0; i < 5; i++) {
-      const began = performance.now();
-      expect((await laboro(["--version"])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
-      took.push(performance.now() - began);
-    }
-    // Alone it is below 120 ms; here others use the machine as well.
-    expect(Math.min(...took)).toBeLessThan(500);
   });
 });

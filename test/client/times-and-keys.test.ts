@@ -47,6 +47,9 @@ describe("a delayed job", () => {
 
   it("can be held, cancelled and waited for, also by another job", async () => {
     const { client, worker } = await openTestBroker();
+    const held = await client.submit({ recipe: TRUE, delayMs: 50 });
+    await held.hold();
+    await until("its time has come", async () => (await held.explain(0)) === "its job is held");
     worker();
     const cancelled = await client.submit({ recipe: TRUE, delayMs: HOUR_MS });
     const after = await client.submit({ recipe: TRUE, after: [{ job: cancelled.id, any: true }] });
@@ -54,12 +57,10 @@ describe("a delayed job", () => {
     await cancelled.cancel();
     expect(await wait).toBe("cancelled");
     expect(await after.wait()).toBe("succeeded");
-    const held = await client.submit({ recipe: TRUE, delayMs: 50 });
-    await held.hold();
-    await until("its time has come", async () => (await held.explain(0)) === "its job is held");
+    expect((await held.info()).state).toBe("held");
     await held.release();
     expect(await held.wait()).toBe("succeeded");
-    const both = await client.submit({ recipe: TRUE, delayMs: 200, after: [{ job: held.id }] });
+    const both = await client.submit({ recipe: TRUE, delayMs: 1_000, after: [{ job: held.id }] });
     expect((await both.info()).state).toBe("delayed");
     expect(await both.wait()).toBe("succeeded");
   });

@@ -4,6 +4,9 @@ import { type RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
 import type { Step } from "./mixed-steps.js";
 import { Workbench, type WorkerWish } from "./workbench.js";
 
+/** More than any job is submitted with or edited to: such a task waits for no other. */
+const ABOVE_ALL = 10;
+
 export class MixedHistory {
   readonly broker: Workbench;
   readonly asked: RequestId[] = [];
@@ -48,7 +51,7 @@ export class MixedHistory {
         return;
       }
       case "single":
-        if (broker.world.jobs.size < 9) broker.submit({ priority: 3 });
+        if (broker.world.jobs.size < 9) broker.submit({ priority: ABOVE_ALL });
         return;
       case "join":
         this.#join(name, step.again);

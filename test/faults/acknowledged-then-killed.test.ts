@@ -57,4 +57,4 @@ it("has every submission, hold and cancel that was answered after an immediate k
     const { counters } = await client.job(id).info();
     expect(counters).toEqual({ succeeded: 3 - cancelled, failed: 0, cancelled, running: 0, waiting: 0 });
   }
-}, 60_000);
+});

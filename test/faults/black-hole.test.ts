@@ -36,4 +36,4 @@ it("joins when a link that passed nothing from the start heals, whichever way it
   );
   console.log(`nothing passes from the start, three ways: lost: ${lost.join(" + ")}, run twice: 0`);
   expect(lost).toEqual([0, 0, 0]);
-}, 40_000);
+});

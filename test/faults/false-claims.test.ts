@@ -28,7 +28,7 @@ it("takes no report of a task from a worker that does not hold it, and no second
   expect(closed).toBeUndefined();
   expect(await sendFrames(site, [encodeFrame([join()]), encodeFrame([join()])], 2_000)).toMatch(/second JOIN/);
   await expectUnharmed(`${3 * TASKS} reports of another worker's tasks`, busy, TASKS);
-}, 60_000);
+});
 
 it("gives credit for output in the order of sending, also for output that it drops", async () => {
   const site = newSite();
@@ -76,7 +76,7 @@ it("closes the link of a worker whose bytes begin where no store can have them, 
   }
   expect(broker.over).toBe(false);
   expect((await fetch(`${site.url}/healthz`)).status).toBe(200);
-}, 60_000);
+});
 
 it("is not stopped by a worker that claims to hold more tasks than there can be", async () => {
   const busy = await busySite(newSite(), 300);
@@ -91,7 +91,7 @@ it("is not stopped by a worker that claims to hold more tasks than there can be"
   const healthy = fetch(`${busy.site.url}/healthz`, { signal: AbortSignal.timeout(5_000) });
   expect(await healthy.then(({ status }) => status, String)).toBe(200);
   await expectUnharmed("a claim of 2^53 tasks", busy, 300);
-}, 60_000);
+});
 
 it("answers every question with odd values by a code, and none with a fault of its own", async () => {
   const busy = await busySite(newSite(), 300);
@@ -177,4 +177,4 @@ it("answers every question with odd values by a code, and none with a fault of i
   const faults = refusals.filter((refusal) => !right.test(refusal));
   expect(faults).toEqual([]);
   await expectUnharmed(`${asked.length} odd questions, ${refusals.length} refused`, busy, 300);
-}, 60_000);
+});

@@ -45,7 +45,7 @@ it("does many tasks where broker and worker may each have 128 files open", async
   );
   expect({ lost, runTwice }).toEqual({ lost: 0, runTwice: 0 });
   expect(mostOpen).toBeLessThanOrEqual(OPEN_FILES);
-}, 60_000);
+});
 
 function openFilesOf(pid: number): number {
   try {

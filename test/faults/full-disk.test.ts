@@ -179,7 +179,7 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     expect((await job.info()).held).toBe(true);
     console.log(`disk full, holds and cancels: answers: ${answers.join(", ")}`);
     expect(answers).toEqual(Array.from({ length: 4 }, () => "LABORO_DISK_FULL"));
-  }, 60_000);
+  });
 
   it("does not say that there is room before there is", async () => {
     const site = newSite();
@@ -200,7 +200,7 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     console.log(
       `disk full for three submissions: refused: ${codes.filter((one) => one !== undefined).length}, taken before: ${taken.length}`,
     );
-  }, 30_000);
+  });
 
   it("refuses to start with a code, and starts once there is room", async () => {
     const site = newSite();
@@ -230,5 +230,5 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     console.log(`broker started on a full disk, then again: lost: ${lost.length}`);
     expect(lost).toEqual([]);
     expect(fs.existsSync(join(site.data, "filler"))).toBe(false);
-  }, 30_000);
+  });
 });

@@ -79,7 +79,7 @@ it("is not disturbed by random and mutated frames", async () => {
   await expectUnharmed(`${sent} garbage frames (seed ${random.seed}), ${refused} refused by name`, busy, TASKS);
   expect(refused).toBeGreaterThan(FRAMES / 4);
   expect(memoryOf(busy.broker.pid).most - idle).toBeLessThan(200);
-}, 60_000);
+});
 
 it("is not disturbed by half-open sockets, HTTP junk and wrong tokens", async () => {
   const random = new SeededRandom();
@@ -117,7 +117,7 @@ it("is not disturbed by half-open sockets, HTTP junk and wrong tokens", async ()
   await expectUnharmed(`${sockets.length} junk sockets and ${silent.length} silent links`, busy, 300);
   // Nobody says who it is, so nobody is kept waiting for.
   await until("the silent links are closed", () => silent.every(({ readyState }) => readyState === WebSocket.CLOSED));
-}, 60_000);
+});
 
 it("is not stopped by a frame that claims to be enormous", async () => {
   const busy = await busySite(newSite(), 300);
@@ -133,4 +133,4 @@ it("is not stopped by a frame that claims to be enormous", async () => {
   });
   await sendFrames(busy.site, [encodeFrame([many])]);
   await expectUnharmed("frames with enormous numbers", busy, 300);
-}, 60_000);
+});

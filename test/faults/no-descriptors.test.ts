@@ -39,7 +39,7 @@ it(`goes on beside ${IDLE} idle connections where it may have ${OPEN_FILES} file
   );
   expect({ lost, runTwice, over: broker.over }).toEqual({ lost: [], runTwice: [], over: false });
   if (FULL) await until("the idle ones are gone", () => openFiles() < 60, 10_000);
-}, 60_000);
+});
 
 it("stops hand-outs while no descriptor is left, and goes on by itself", async () => {
   const site = newSite();
@@ -60,4 +60,4 @@ it("stops hand-outs while no descriptor is left, and goes on by itself", async (
   const { lost, runTwice } = await account(client, job.id, 2, log);
   console.log(`no descriptor for a while: lost: ${lost.length}, run twice: ${runTwice.length}`);
   expect({ lost, runTwice, over: broker.over }).toEqual({ lost: [], runTwice: [], over: false });
-}, 60_000);
+});

@@ -23,7 +23,7 @@ it("kill -9 of a worker: its task runs elsewhere within seconds, not after the g
   await site.startWorker("two");
   const start = performance.now();
   await worker.end("SIGKILL");
-  await until("it runs again", () => log.count === 2, 30_000);
+  await until("it runs again", () => log.count === 2);
   const seconds = ((performance.now() - start) / 1000).toFixed(1);
   fs.writeFileSync(go, "");
   expect(await job.wait()).toBe("succeeded");
@@ -31,7 +31,7 @@ it("kill -9 of a worker: its task runs elsewhere within seconds, not after the g
   console.log(`worker killed: its task ran elsewhere after ${seconds} s, lost: ${lost.length}`);
   expect(results[0]).toMatchObject({ attempt: 2, worker: "two" });
   expect(await lostOutputs(client, job.id, 1)).toEqual([]);
-}, 60_000);
+});
 
 it("a link that is cut again and again costs a worker without a directory none of its tasks", async () => {
   const site = newSite();
@@ -59,4 +59,4 @@ it("a link that is cut again and again costs a worker without a directory none o
   console.log(`link cut ${CUTS} times: run twice: ${runTwice.length}, outputs lost: ${outputsLost.length}`);
   expect({ runTwice, outputsLost }).toEqual({ runTwice: [], outputsLost: [] });
   expect(results[0]).toMatchObject({ attempt: 1, worker: "cut" });
-}, 60_000);
+});

@@ -1,10 +1,17 @@
+import { isLongRun } from "./scale.js";
+
+/**
+ * The seed of all random tests. A usual run takes the same one every time, so that it passes or fails by what was changed. Longer runs
+ * take another one each; LABORO_TEST_SEED repeats one that failed.
+ */
+export const SEED = Number(process.env.LABORO_TEST_SEED ?? (isLongRun ? Date.now() % 1_000_000 : 1));
+
 /** Numbers that look random and are the same for the same seed (mulberry32). */
 export class SeededRandom {
   readonly seed: number;
   #state: number;
 
-  /** LABORO_FAULT_SEED repeats a run that failed. */
-  constructor(seed = Number(process.env.LABORO_FAULT_SEED ?? Date.now() % 1_000_000)) {
+  constructor(seed = SEED) {
     this.seed = seed;
     this.#state = seed >>> 0;
   }

@@ -10,7 +10,7 @@ export const sleep = (ms: number): Promise<void> => new Promise((resolve) => set
 export async function until<T>(
   what: string | (() => string),
   condition: () => T | false | undefined | Promise<T | false | undefined>,
-  deadlineMs = 25_000,
+  deadlineMs = 60_000,
 ): Promise<T> {
   const begun = performance.now();
   for (;;) {

@@ -61,7 +61,7 @@ describe("the brokers of a group", () => {
     await until("a asks b", async () => (await a.client.ask("status", {})).workers.connected === 1, PATIENCE_MS);
     await a.broker.stop();
     await until("it is at b", () => b.broker.core.state.workers.get(worker.id)?.connected, PATIENCE_MS);
-  }, 60_000);
+  });
 
   it("are remembered by a worker whose own broker is gone when it starts again", async () => {
     const { members, dir } = await openGroup(2);

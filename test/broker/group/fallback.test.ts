@@ -89,7 +89,7 @@ describe("a fallback", () => {
       PATIENCE_MS,
     );
     expect(told).toEqual(["standby", "opened", "standby"]);
-  }, 90_000);
+  });
 
   it("that is the first to be started waits a moment for others, and opens", async () => {
     const group = await openGroup(0);

@@ -83,7 +83,7 @@ describe("a broker that is cut off from the store", () => {
     expect(log.count).toBe(4);
     await seesAll(b.broker, 2);
     world.check();
-  }, 60_000);
+  });
 });
 
 describe("a broker that stops in order", () => {
@@ -101,5 +101,5 @@ describe("a broker that stops in order", () => {
     for await (const { attempt } of b.client.job(job.id).results()) expect(attempt).toBe(1);
     expect(log.count).toBe(6);
     world.check();
-  }, 60_000);
+  });
 });

@@ -142,7 +142,7 @@ describe("malformed messages", () => {
     const worker = await registered(place, "100000");
     const client = await greeted(place.url);
     for (let i = 0; i < 1_000; i++) await client.send(E, V, EXEC, id8(i), `command${i}`, E);
-    await until("all have come", () => worker.got.length === 1_000, 30_000);
+    await until("all have come", () => worker.got.length === 1_000);
     const { services } = await place.setup.client.ask("services", {});
     expect(services.length).toBeLessThan(300);
   });
@@ -211,7 +211,7 @@ describe("a client that floods", () => {
     const place = await openPlace({ broker: { settings: { maxWaitingRequests: 100 } } });
     const client = await greeted(place.url);
     for (let i = 0; i < 1_000; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
-    await until("all but those that wait are refused", () => client.got.length === 900, 30_000);
+    await until("all but those that wait are refused", () => client.got.length === 900);
     expect(client.got.every((frames) => frames[4] === FAILURE)).toBe(true);
     expect(place.setup.broker.core.state.requests.size).toBe(100);
   });

@@ -129,7 +129,7 @@ export class LiteralPeer {
 
   /** The next message, without the server's name in front. */
   async next(): Promise<Frame[]> {
-    return until(`${this.identity} gets a message`, () => this.#got.shift(), 30_000);
+    return until(`${this.identity} gets a message`, () => this.#got.shift());
   }
 
   takeAll(): Frame[][] {
@@ -227,7 +227,7 @@ export class LiteralServer {
   }
 
   async next(): Promise<Frame[]> {
-    return until("the server gets a message", () => this.#got.shift(), 30_000);
+    return until("the server gets a message", () => this.#got.shift());
   }
 
   /** Answers the handshake, and gives who it was. */

@@ -152,7 +152,7 @@ describe("a folder of experiments", () => {
     await left.delivers(kept.name, "success", "x");
     await left.leaves();
     lost.cut();
-    await until("the loss is told", () => lines.some((line) => line.includes("[lost] is gone")), 30_000);
+    await until("the loss is told", () => lines.some((line) => line.includes("[lost] is gone")));
     expect(batch.allEnded).toBe(false);
     const next = await LiteralRunner.join(port, "next");
     const again = await next.takes();
@@ -228,7 +228,7 @@ describe("a folder of experiments", () => {
     gone.say(`REZULTO ${name} success 9`);
     await gone.hears("PRETA");
     gone.sayAndGo("all of it");
-    await until("it is over", () => batch.allEnded, 30_000);
+    await until("it is over", () => batch.allEnded);
     expect(readFileSync(join(dir, "outputs", "a.res"), "utf8")).toBe("all of it");
     // It comes again with what it thinks was not taken.
     const back = await LiteralRunner.join(port, "gone");

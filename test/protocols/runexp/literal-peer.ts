@@ -62,7 +62,7 @@ export class LiteralPeer {
   }
 
   async isClosed(): Promise<void> {
-    await until("the connection is closed", () => this.closed, 30_000);
+    await until("the connection is closed", () => this.closed);
   }
 
   hangUp(): void {
@@ -94,7 +94,7 @@ export async function listenLiterally(): Promise<LiteralListener> {
   return {
     port: address.port,
     accept: async () => {
-      const peer = await until("a runner connects", () => peers[taken], 30_000);
+      const peer = await until("a runner connects", () => peers[taken]);
       taken++;
       return peer;
     },

@@ -74,7 +74,7 @@ describe("a result", () => {
     const first = await manager(list([job("kept", script)]));
     const { port } = first;
     const runner = start(port, { reconnectTimeoutMs: 300 });
-    await until("it runs", () => first.said.length >= 4, 30_000);
+    await until("it runs", () => first.said.length >= 4);
     await first.close();
     writeFileSync(go, "");
     expect(await runner.ended).toMatchObject({ status: "unreachable", spooledResults: 1 });

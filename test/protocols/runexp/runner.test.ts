@@ -203,7 +203,7 @@ describe("a runner", () => {
       minMemory: 2 ** 60,
       on: { memory: (enough) => void heard.push(enough) },
     });
-    await until("it says that memory is short", () => heard.length > 0, 30_000);
+    await until("it says that memory is short", () => heard.length > 0);
     expect(heard).toEqual([false]);
     expect(served.said).toEqual(["VERSIO 1.3", "ALIGI __defaulte__"]);
     runner.stop(false);
@@ -220,7 +220,7 @@ describe("a runner", () => {
         },
       },
     });
-    await until("it has joined", () => joined, 30_000);
+    await until("it has joined", () => joined);
     runner.stop(false);
     expect(await runner.ended).toMatchObject({ status: "stopped", spooledResults: 0 });
   });
@@ -231,10 +231,10 @@ describe("a runner", () => {
     let asked = 0;
     const served = await manager({ answer: () => (asked++ < 2 ? job("a", script) : asked > 3 ? "FINO" : "ATENDI") });
     const runner = start(served.port, { threads: 2, holdMs: 50 });
-    await until("it runs", () => served.said.length >= 4, 30_000);
+    await until("it runs", () => served.said.length >= 4);
     served.cut();
-    await until("it is back", () => served.connections === 2, 30_000);
-    await until("it was handed the same again", () => asked >= 2, 30_000);
+    await until("it is back", () => served.connections === 2);
+    await until("it was handed the same again", () => asked >= 2);
     writeFileSync(go, "");
     expect(await runner.ended).toMatchObject({ status: "finished" });
     expect(served.results.map(({ name }) => name)).toEqual(["a"]);
@@ -269,12 +269,12 @@ describe("a runner", () => {
       recipe: { kind: "command", argv: ["sh", "-c", `echo $$ >${dir}/pid; exec sleep 60`] },
     });
     const runner = start(port);
-    const pid = await until("it runs", () => pidIn(join(dir, "pid")), 30_000);
+    const pid = await until("it runs", () => pidIn(join(dir, "pid")));
     runner.stop(true);
     expect(await runner.ended).toMatchObject({ status: "stopped" });
-    await until("the process is gone", () => !isThere(pid), 30_000);
+    await until("the process is gone", () => !isThere(pid));
     expect((await submitted.info()).ended).toBeUndefined();
-    await until("the task waits again", () => submitted.explain(0).then((why) => /worker/.test(why)), 30_000);
+    await until("the task waits again", () => submitted.explain(0).then((why) => /worker/.test(why)));
   });
 });
 

@@ -43,7 +43,7 @@ async function give(manager: LiteralPeer, name: string, script: string): Promise
 /** The result that comes next, up to RICEVIS. */
 async function take(manager: LiteralPeer, start: string): Promise<string> {
   await manager.hears(`REZULTO ${start} `);
-  const size = await until("its size comes", () => /^\d+$/.exec(manager.unread)?.[0], 30_000);
+  const size = await until("its size comes", () => /^\d+$/.exec(manager.unread)?.[0]);
   await manager.hears(size);
   manager.say("PRETA");
   const output = await manager.hearsBytes(Number(size));
@@ -154,7 +154,7 @@ describe("client state 3: RunJob", () => {
     await give(manager, "a", `${waitFor(`${dir}/go`)}; touch ${dir}/ended`);
     await manager.hears("PETO");
     writeFileSync(join(dir, "go"), "");
-    await until("the first job has ended", () => existsSync(join(dir, "ended")), 30_000);
+    await until("the first job has ended", () => existsSync(join(dir, "ended")));
     // Its result has to wait for the answer to the other worker's PETO.
     await give(manager, "b", waitFor(`${dir}/stop`));
     await take(manager, "a success");
@@ -233,7 +233,7 @@ describe("client state 3: RunJob", () => {
     const { manager, dir } = await joined();
     await manager.hears("PETO");
     await give(manager, "a", `echo ran >${dir}/ran`);
-    await until("it has run", () => existsSync(join(dir, "ran")), 30_000);
+    await until("it has run", () => existsSync(join(dir, "ran")));
   });
 
   it("RunJob 10: goes on to SendOutcome", async () => {
@@ -249,7 +249,7 @@ describe("client state 4: SendOutcome", () => {
     const { manager, dir } = await joined();
     await manager.hears("PETO");
     await give(manager, "a", `touch ${dir}/begun; ${waitFor(`${dir}/go`)}`);
-    await until("it runs", () => existsSync(join(dir, "begun")), 30_000);
+    await until("it runs", () => existsSync(join(dir, "begun")));
     expect(manager.hasHeardNothing()).toBe(true);
     writeFileSync(join(dir, "go"), "");
     await take(manager, "a success");
@@ -279,11 +279,11 @@ describe("client state 4: SendOutcome", () => {
     }
     writeFileSync(join(dir, "go"), "");
     const ended = (name: string): boolean => existsSync(join(dir, `ended-${name}`));
-    await until("both have ended", () => ended("a") && ended("b"), 30_000);
-    const first = await until("one speaks", () => /^REZULTO ([ab]) /.exec(manager.unread)?.[1], 30_000);
+    await until("both have ended", () => ended("a") && ended("b"));
+    const first = await until("one speaks", () => /^REZULTO ([ab]) /.exec(manager.unread)?.[1]);
     await take(manager, `${first} success`);
     // The second job's file may be there before its process has ended: the runner then asks for a job first.
-    await until("more comes", () => manager.unread.length >= "PETO".length, 30_000);
+    await until("more comes", () => manager.unread.length >= "PETO".length);
     if (manager.unread.startsWith("PETO")) {
       await manager.hears("PETO");
       manager.say("ATENDI");
@@ -296,7 +296,7 @@ describe("client state 4: SendOutcome", () => {
     await manager.hears("PETO");
     await give(manager, "sub dir/a success 3", "echo RES:done");
     await manager.hears("REZULTO sub dir/a success 3 success ");
-    const size = await until("its size comes", () => /^\d+$/.exec(manager.unread)?.[0], 30_000);
+    const size = await until("its size comes", () => /^\d+$/.exec(manager.unread)?.[0]);
     await manager.hears(size);
     manager.say("PRETA");
     await manager.hearsBytes(Number(size));
@@ -309,7 +309,7 @@ describe("client state 4: SendOutcome", () => {
     await manager.hears("PETO");
     await give(manager, "a", "echo RES:done");
     await manager.hears("REZULTO a success ");
-    await until("its size comes", () => /^\d+$/.exec(manager.unread), 30_000);
+    await until("its size comes", () => /^\d+$/.exec(manager.unread));
     await manager.hears(manager.unread);
     manager.say("RICEVIS");
     await manager.isClosed();
@@ -331,7 +331,7 @@ describe("client state 4: SendOutcome", () => {
     await manager.hears("PETO");
     manager.say("ATENDI");
     await manager.hears("REZULTO a success ");
-    const size = await until("its size comes", () => /^\d+$/.exec(manager.unread)?.[0], 30_000);
+    const size = await until("its size comes", () => /^\d+$/.exec(manager.unread)?.[0]);
     await manager.hears(size);
     manager.say("PRETA");
     await manager.hearsBytes(Number(size));

@@ -67,7 +67,7 @@ it("tells of a job that is added, held, cancelled, given back, ended, run again 
   heard.length = 0;
   await first.write({ op: "remove", job: other.id });
   await hears("removed", { job: other.id });
-}, 60_000);
+});
 
 it("tells of a text that is kept", async () => {
   await first.write({ op: "put", bucket: "standing", key: "ann", value: "good" });
@@ -97,7 +97,7 @@ it("hears of what was changed while its connection was gone, and while another t
   expect(heard.filter((hint) => hint.job === job.id)).toHaveLength(1);
   await open`ROLLBACK`;
   open.release();
-}, 60_000);
+});
 
 it("does not tell a broker of what it has changed alone", async () => {
   const { job } = await second.submit();

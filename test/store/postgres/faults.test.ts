@@ -172,7 +172,7 @@ it("waits where no connection is to be had, and takes the same batch when there 
   expect(await taking).toEqual([{ op: "claim", lost: false }]);
   await broker.store.close();
   await sql.unsafe("DROP OWNED BY few; DROP ROLE few");
-}, 60_000);
+});
 
 async function behindProxy(): Promise<{ proxy: CuttingProxy; broker: Broker }> {
   const proxy = await cuttingProxy(harness.server.port);
@@ -247,4 +247,4 @@ it("gives up a network that says nothing any more, and goes on when it is back",
   await broker.store.group?.heartbeat("{}", 1_000);
   await broker.store.close();
   await proxy.close();
-}, 60_000);
+});

@@ -69,7 +69,7 @@ let harness: DatabaseHarness;
 beforeAll(async () => {
   harness = await postgresHarness();
   await harness.sql.unsafe(FILL);
-}, 60_000);
+});
 
 afterAll(() => harness.dispose());
 

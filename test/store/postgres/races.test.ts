@@ -202,7 +202,7 @@ it("makes one job of a key, whoever submits it and however many keys a batch has
     for (const key of keys)
       expect((await second.store.jobs({ limit: 9, filter: { key } })).jobs.map(({ id }) => id)).toHaveLength(1);
   }
-}, 60_000);
+});
 
 it("leaves one open job of a key that both replace", async () => {
   const replace = ({ store }: Broker): Promise<unknown> => store.commit([keyed("k", { ifExists: "replace" })], NOW);
@@ -210,7 +210,7 @@ it("leaves one open job of a key that both replace", async () => {
   const { jobs } = await first.store.jobs({ limit: 99, filter: { key: "k" } });
   expect(jobs).toHaveLength(40);
   expect(jobs.filter(({ ended }) => ended === undefined)).toHaveLength(1);
-}, 60_000);
+});
 
 it("gives a key on although the job that had it ends or is removed at the same time", async () => {
   for (let round = 0; round < 30; round++) {
@@ -226,7 +226,7 @@ it("gives a key on although the job that had it ends or is removed at the same t
       await second.write({ op: "cancel", job: answer.job.id, ranges: [{ first: 0, last: 0 }] });
     else throw new Error("the submission was not answered");
   }
-}, 60_000);
+});
 
 it("promotes each delayed job at one broker", async () => {
   for (let i = 0; i < 200; i++) await first.submit({ count: 1, notBefore: NOW + (i % 7), delayMs: i % 7 });
@@ -242,4 +242,4 @@ it("promotes each delayed job at one broker", async () => {
   promoted.push(...(await side(first)));
   expect(new Set(promoted).size).toBe(200);
   expect(promoted).toHaveLength(200);
-}, 60_000);
+});

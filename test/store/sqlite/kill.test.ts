@@ -62,4 +62,4 @@ it("has every batch it acknowledged, each batch whole or not at all, and reports
   expect(lost).toBe(0);
   expect(reported).toEqual([]);
   await dispose();
-}, 60_000);
+});

@@ -60,7 +60,7 @@ export class LiteralClient {
   }
 
   async expect(type: number): Promise<FrameV1> {
-    const frame = await until(`type ${type} comes`, () => this.frames.shift(), 30_000);
+    const frame = await until(`type ${type} comes`, () => this.frames.shift());
     expect(frame.type).toBe(type);
     return frame;
   }

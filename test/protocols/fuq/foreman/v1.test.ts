@@ -50,7 +50,7 @@ it("more than 64 UPDATEs without waiting for an OK end the connection", async ()
   for (let left = 65; left > 0; left--) await client.expect(OK);
   expect((await job.info()).counters.succeeded).toBe(65);
   client.updateAll([...tasks.slice(65), ...tasks, ...tasks]);
-  await until("it is closed", () => client.closed, 30_000);
+  await until("it is closed", () => client.closed);
   expect(yard.complaints.join()).toMatch(/UPDATEs without waiting for their OK/);
 });
 
@@ -69,7 +69,7 @@ it("a client that does not read is left when 16 MiB wait for it, and its tasks g
   for (let left = 250; left > 0; left--) await client.expect(JOB);
   client.pauseReading();
   await yard.client.submit({ recipe, count: 1_000 });
-  await until("it is left", () => yard.complaints.length > 0, 30_000);
+  await until("it is left", () => yard.complaints.length > 0);
   const [, bytes] = /it does not read: (\d+) bytes wait for it/.exec(yard.complaints[0] ?? "") ?? [];
   expect(Number(bytes)).toBeGreaterThan(16 * 1024 * 1024);
   expect(Number(bytes)).toBeLessThan(16 * 1024 * 1024 + 40_000);
@@ -109,7 +109,7 @@ it("a client that by the letter never uses its last slot keeps it", async () => 
   let refused = 0;
   let done = 0;
   while (done < 4) {
-    const frame = await until("something comes", () => client.frames.shift(), 30_000);
+    const frame = await until("something comes", () => client.frames.shift());
     if (frame.type === OK) {
       done++;
       continue;
@@ -154,7 +154,7 @@ it("STOP: it ends what it runs, hears no OK(0) before that, and is left when it 
     // By the letter a client that hears 0 exits at once, beside what it still runs.
     expect((await client.expect(OK)).arg0).toBe(1 - i);
   }
-  await until("it is left", () => client.closed, 30_000);
+  await until("it is left", () => client.closed);
   expect(client.frames).toEqual([]);
   expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2 } });
 });
@@ -195,6 +195,6 @@ it("what does not belong there is answered with ERROR, and garbage ends the conn
   client.send(UPDATE, [1, 2, 3]);
   expect((await client.expect(ERROR)).arg0).toBe(6);
   client.send(258, 1);
-  await until("it is closed", () => client.closed, 30_000);
+  await until("it is closed", () => client.closed);
   expect(yard.complaints.length).toBeGreaterThan(0);
 });

@@ -42,7 +42,7 @@ describe("our worker and a foreman as the original is", () => {
       [1, 2].map((number) => task(number, { job: 3, dir: yard.dir, command })),
     );
     await caller.next();
-    await until("both run", () => existsSync(yard.path("begun.1")) && existsSync(yard.path("begun.2")), 30_000);
+    await until("both run", () => existsSync(yard.path("begun.1")) && existsSync(yard.path("begun.2")));
     caller.sayWith(CANCEL, 5, [{ JobId: 9, Task: -1 }]);
     expect(await caller.next()).toMatchObject({ type: OK, seq: 5, arg0: 0 });
     caller.sayWith(CANCEL, 7, [{ JobId: 3, Task: -1 }]);
@@ -117,7 +117,7 @@ describe("our worker and a foreman as the original is", () => {
     expect(again).toMatchObject({ type: UPDATE, data: { Task: 1, Status: "done" } });
     second.say(OK, again.seq, counts(0, 0));
     await until("it has ended", () => worker.outcome === "stopped" && second.closed === "1000 closing");
-  }, 60_000);
+  });
 
   it("comes back with the same cookie and one HELLO, which lists what was not acknowledged", async () => {
     const yard = new Yard();

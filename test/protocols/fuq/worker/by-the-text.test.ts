@@ -112,7 +112,7 @@ describe("our worker and a foreman by the text of v2", () => {
       [1, 2].map((number) => task(number, { job: 5, dir: yard.dir, command })),
     );
     await caller.next();
-    await until("both run", () => [1, 2].every((number) => existsSync(yard.path(`begun.${number}`))), 30_000);
+    await until("both run", () => [1, 2].every((number) => existsSync(yard.path(`begun.${number}`))));
     caller.sayWith(CANCEL, 5, { JobId: 5, Task: 9 });
     expect(await caller.next()).toMatchObject({ type: ERROR, subtype: 4, seq: 5 });
     caller.sayWith(CANCEL, 7, { JobId: 5, Task: 2 });

@@ -34,7 +34,7 @@ describe("laboro worker --fuq", () => {
     );
     const msg = { name: "one", num_tasks: 1, working_dir: yard.dir, logging_dir: yard.dir, command };
     await listener.client("job/new", msg, asker);
-    await until("it runs", () => existsSync(yard.path("begun")), 30_000);
+    await until("it runs", () => existsSync(yard.path("begun")));
     worker.signal("SIGTERM");
     writeFileSync(yard.path("go"), "");
     await worker.ended();
@@ -63,7 +63,7 @@ describe("laboro worker --fuq", () => {
     const msg = { name: "env", num_tasks: 1, working_dir: yard.dir, logging_dir: yard.dir, command };
     await listener.client("job/new", msg, listener.asker("https"));
     const log = yard.path("env_1.log");
-    await until("it is logged", () => existsSync(log) && readFileSync(log, "utf8").includes("PATH="), 30_000);
+    await until("it is logged", () => existsSync(log) && readFileSync(log, "utf8").includes("PATH="));
     expect(readFileSync(log, "utf8")).not.toContain("LABORO_FUQ_TOKEN");
   }, 120_000);
 

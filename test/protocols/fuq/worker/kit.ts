@@ -41,8 +41,7 @@ export class Yard {
     const file = this.path("process");
     return {
       command: this.script("endless.sh", `echo $$ > ${file}; exec sleep 1000`),
-      process: () =>
-        until("it runs", () => (existsSync(file) && Number(readFileSync(file, "utf8"))) || undefined, 30_000),
+      process: () => until("it runs", () => (existsSync(file) && Number(readFileSync(file, "utf8"))) || undefined),
     };
   }
 

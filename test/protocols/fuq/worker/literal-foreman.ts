@@ -95,7 +95,7 @@ export class Caller {
 
   /** The next message that was not read yet. */
   next(): Promise<Heard> {
-    return until(`message ${this.#read + 1} comes`, () => this.heard[this.#read], 30_000).then((found) => {
+    return until(`message ${this.#read + 1} comes`, () => this.heard[this.#read]).then((found) => {
       this.#read++;
       return found;
     });
@@ -215,5 +215,5 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 const foremanOf = (port: number, callers: readonly Caller[]): LiteralForeman => ({
   port,
   callers,
-  caller: (number) => until(`connection ${number} comes`, () => callers[number - 1], 30_000),
+  caller: (number) => until(`connection ${number} comes`, () => callers[number - 1]),
 });

@@ -63,7 +63,7 @@ export class LiteralServer {
   }
 
   next(): Promise<Heard> {
-    return until(`message ${this.#read + 1} comes`, () => this.#heard[this.#read], 30_000).then((found) => {
+    return until(`message ${this.#read + 1} comes`, () => this.#heard[this.#read]).then((found) => {
       this.#read++;
       return found;
     });
@@ -71,7 +71,7 @@ export class LiteralServer {
 
   /** The n-th connection, greeted. */
   async welcome(number: number): Promise<Heard> {
-    await until(`connection ${number} comes`, () => this.sockets.length === number, 30_000);
+    await until(`connection ${number} comes`, () => this.sockets.length === number);
     this.say(OK, 0);
     const answer = await this.next();
     this.say(OK, answer.arg0);

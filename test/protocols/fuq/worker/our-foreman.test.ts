@@ -40,7 +40,7 @@ async function resultsOf(
   return results;
 }
 
-const joined = (worker: Started) => until("it has joined", () => worker.joined, 30_000);
+const joined = (worker: Started) => until("it has joined", () => worker.joined);
 
 describe.each(WAYS)("our worker and our foreman by %s", (by) => {
   it("do a job: every task once, with its log", async () => {
@@ -60,7 +60,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
       expect(readFileSync(yard.path(`many_${task}.log`), "utf8")).toBe(`task ${task}\n`);
     }
     await worker.stop({ finish: true });
-    await until("it is gone", async () => (await own.workers()).length === 0, 30_000);
+    await until("it is gone", async () => (await own.workers()).length === 0);
   });
 
   it("lose nothing when the connection is cut again and again", async () => {
@@ -124,16 +124,16 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
       `touch ${yard.path("begun")}; while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`,
     );
     await listener.job("one", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
-    await until("it runs", () => existsSync(yard.path("begun")), 30_000);
+    await until("it runs", () => existsSync(yard.path("begun")));
     const nodes = (await listener.client("nodes/list", {})).json as { unique_name: string; nproc: number }[];
     const hasName = by === "websocket" || by === "polling";
     expect(nodes).toMatchObject([hasName ? { node: "vm", pid: process.pid, nproc: 2 } : { pid: 0, nproc: 2 }]);
     await listener.client("nodes/shutdown", { uniq_names: nodes.map(({ unique_name }) => unique_name) });
     await listener.job("never", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
     writeFileSync(yard.path("go"), "");
-    await until("the worker has ended", () => worker.outcome === "stopped", 30_000);
+    await until("the worker has ended", () => worker.outcome === "stopped");
     const own = await listener.own();
     expect(await own.job(1).wait()).toBe("succeeded");
     expect((await own.job(2).info()).state).toBe("waiting");
-  }, 60_000);
+  });
 });

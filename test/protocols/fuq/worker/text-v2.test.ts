@@ -25,7 +25,7 @@ async function opened(options: Partial<FuqWorkerOptions> = {}) {
     go: () => writeFileSync(go, ""),
     waits: (...numbers: number[]) => jobs(waiting, ...numbers),
     quick: (...numbers: number[]) => jobs("/bin/true", ...numbers),
-    begun: (number: number) => until("it runs", () => existsSync(yard.path(`begun.${number}`)), 30_000),
+    begun: (number: number) => until("it runs", () => existsSync(yard.path(`begun.${number}`))),
   };
 }
 

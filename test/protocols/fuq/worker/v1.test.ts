@@ -70,7 +70,7 @@ describe("our client and a server by the text of v1", () => {
     expect(again.type).toBe(OK);
     server.say(JOB, 0, task(2, { dir: yard.dir, command: "/bin/true" }));
     expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 2, Success: true } });
-    await until("what ran is gone", () => !isRunning(pid), 30_000);
+    await until("what ran is gone", () => !isRunning(pid));
   });
 
   it("greet again with every slot, though what was killed has not died yet, and the same tasks run again", async () => {
@@ -85,7 +85,7 @@ describe("our client and a server by the text of v1", () => {
     );
     const numbers = Array.from({ length: slots }, (_, i) => i + 1);
     for (const number of numbers) server.say(JOB, 0, task(number, { dir: yard.dir, command }));
-    await until("all run", () => numbers.every((number) => existsSync(yard.path(`ran.${number}`))), 30_000);
+    await until("all run", () => numbers.every((number) => existsSync(yard.path(`ran.${number}`))));
     server.sockets[0]?.destroy();
     expect(await server.welcome(2)).toMatchObject({ type: OK, arg0: slots });
     for (const number of numbers) server.say(JOB, 0, task(number, { dir: yard.dir, command }));
