@@ -63,7 +63,7 @@ describe("laboro scale0", () => {
     await worker.says("worker w1 has stopped");
     await worker.ended();
     expect(worker.exitCode).toBe(0);
-  }, 120_000);
+  });
 
   it("ends with 3 and says why where no broker answers at the start, unless told to keep trying", async () => {
     const site = newSite();
@@ -81,7 +81,7 @@ describe("laboro scale0", () => {
     worker.signal("SIGINT");
     await worker.ended();
     expect(worker.exitCode).toBe(0);
-  }, 120_000);
+  });
 
   it("refuses what makes no sense", async () => {
     const said = [
@@ -134,5 +134,5 @@ describe("laboro scale0", () => {
     expect((await scale0("request", "upper", "hello", "--broker", clients, "--curve", file)).stdout).toBe("HELLO");
     const without = await scale0("request", "upper", "hello", "--broker", clients, "--connect-timeout", "500ms");
     expect(without.code).toBe(3);
-  }, 120_000);
+  });
 });

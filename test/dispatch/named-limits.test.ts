@@ -480,5 +480,5 @@ describe("any history of submissions, results, losses, changes, restarts and tim
       `${RUNS} histories, ${started} starts that counted against limits, ${waited} times a job waited for one`,
     );
     expect(waited).toBeGreaterThan(RUNS);
-  }, 120_000);
+  });
 });

@@ -32,7 +32,7 @@ describe("requests and tasks in any order, on one broker", () => {
     console.log(`${RUNS} histories, ${requests} requests, ${tasks} tasks; silent: 0, lost: 0`);
     expect(requests).toBeGreaterThan(RUNS);
     expect(tasks).toBeGreaterThan(RUNS);
-  }, 120_000);
+  });
 
   it("the least recently used of the workers with room is chosen, as a slow model sees it", () => {
     fc.assert(
@@ -42,5 +42,5 @@ describe("requests and tasks in any order, on one broker", () => {
       }),
       { numRuns: scaled(200) },
     );
-  }, 120_000);
+  });
 });

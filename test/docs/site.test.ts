@@ -11,4 +11,4 @@ it("the API reference has text on every exported name and member, and no warning
     );
   });
   expect(said, "run: npm run build && node scripts/docs-site.mjs --check").toBe("");
-}, 120_000);
+});

@@ -45,7 +45,7 @@ describe("laboro run, killed and started again", () => {
     expect(again).toBeLessThanOrEqual(KILLS * SLOTS);
     // Nothing is left of the record, and the batch is finished.
     expect((await place.laboro(...words)).stderr).not.toContain("resuming");
-  }, 120_000);
+  });
 
   it.each([
     ["while a task still runs", "go"],

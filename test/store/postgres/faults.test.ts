@@ -104,7 +104,7 @@ it("goes on while its connections are ended again and again", async () => {
       await sleep(pauseMs);
     }
   });
-}, 120_000);
+});
 
 it.each(["orderly", "crash"] as const)(
   "goes on after a restart of the server (%s)",
@@ -133,7 +133,7 @@ it("is not held up by a transaction that somebody left open", async () => {
   await trial("a transaction left open", broker, BATCHES, async () => {});
   await open`ROLLBACK`;
   open.release();
-}, 120_000);
+});
 
 it("waits where no connection is to be had, and takes the same batch when there is one", async () => {
   const { sql } = harness;

@@ -5,4 +5,4 @@ import { sqliteHarness } from "./harness.js";
 
 it("answers and remembers as the model does, whatever a broker does, also after it is opened again", async () => {
   await sameAsModel(sqliteHarness, scaled(8));
-}, 120_000);
+});

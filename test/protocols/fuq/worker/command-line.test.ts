@@ -42,7 +42,7 @@ describe("laboro worker --fuq", () => {
     expect(worker.said).not.toContain(listener.password);
     const listed = await listener.client("job/list", { status: "finished" }, asker);
     expect(listed.json).toMatchObject([{ TasksFinished: 1 }]);
-  }, 120_000);
+  });
 
   it("takes the password from a file that the environment names, and the CA from another", async () => {
     const yard = new Yard();
@@ -65,7 +65,7 @@ describe("laboro worker --fuq", () => {
     const log = yard.path("env_1.log");
     await until("it is logged", () => existsSync(log) && readFileSync(log, "utf8").includes("PATH="));
     expect(readFileSync(log, "utf8")).not.toContain("LABORO_FUQ_TOKEN");
-  }, 120_000);
+  });
 
   it("says what is wrong, and ends with code 3 or 2", async () => {
     const yard = new Yard();
@@ -99,5 +99,5 @@ describe("laboro worker --fuq", () => {
       expect(worker.said).not.toContain(listener.password);
     }
     expect(existsSync(yard.dir)).toBe(true);
-  }, 120_000);
+  });
 });

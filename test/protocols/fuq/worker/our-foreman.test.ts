@@ -84,7 +84,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
     expect(await own.job(1).wait()).toBe("succeeded");
     expect(await resultsOf(listener, 1)).toHaveLength(30);
     await worker.stop();
-  }, 120_000);
+  });
 
   it.skipIf(by === "v1")(
     "go on after a restart of the broker, and what ran meanwhile is not run again",
