@@ -141,7 +141,7 @@ export class ConnectionGuard {
       halves > 0 || (socket.bytesRead === 0 && performance.now() - since >= silentAfterMs);
     // Two half intervals: if this process was suspended, data that arrived meanwhile is read before the second one.
     const timer = setInterval(() => {
-      if (++halves === 2) drop("LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
+      if (++halves === 2) drop("LABORO_DEADLINE", `it did not identify itself within ${greetingTimeoutMs} ms`);
     }, greetingTimeoutMs / 2);
     this.#new.set(key, { listener, network, timer, drop, isStalled });
     this.#byNetwork.set(network, (this.#byNetwork.get(network) ?? 0) + 1);
@@ -163,7 +163,7 @@ export class ConnectionGuard {
   #dropOldest(matches: (one: NewConnection) => boolean): boolean {
     for (const one of this.#new.values()) {
       if (!matches(one) || !one.isStalled()) continue;
-      one.drop("LABORO_TOO_MANY_PEERS", `it has not said who it is, as ${this.#new.size} others`);
+      one.drop("LABORO_TOO_MANY_PEERS", `it did not identify itself, like ${this.#new.size} others`);
       return true;
     }
     return false;

@@ -69,7 +69,7 @@ export class HandlerRequests {
     const worker = this.#core.state.workers.get(id);
     const claim = worker && [...claimsOf(worker)].find((one) => one.job.id === job);
     if (claim?.job.job.after.some((dependency) => dependency.job === of) !== true)
-      throw badInput(`job ${job} did not come after job ${of}, or has no task here`);
+      throw badInput(`job ${job} does not depend on job ${of}, or has no task here`);
     const { store } = this.#core;
     const spec = await store.job(of);
     const maxValue = limit === 1 ? MAX_VALUE : LISTED_VALUE;
@@ -130,7 +130,7 @@ export class TaskFileBytes {
     if ((last !== undefined && last.offset + last.bytes.length > end) || (page.next !== undefined && page.next !== end))
       throw new LaboroError(
         "LABORO_DATA_CORRUPT",
-        `what task ${index} of job ${job} has returned is damaged at ${end}`,
+        `the files that task ${index} of job ${job} returned are damaged at ${end}`,
       );
     return page.next === undefined ? { bytes } : { bytes, next: page.next };
   }

@@ -71,7 +71,7 @@ export class NamedLimits {
     if (name === undefined) return;
     const known = this.#names();
     const there = known.length === 0 ? "there are none" : `the limits are ${known.slice(0, 20).join(", ")}`;
-    throw new LaboroError("LABORO_NO_SUCH_LIMIT", `there is no limit ${name}; ${there}. laboro limit set makes one`);
+    throw new LaboroError("LABORO_NO_SUCH_LIMIT", `there is no limit ${name}; ${there}. laboro limit set creates one`);
   }
 
   /** In order of their names. */

@@ -13,13 +13,13 @@ import { Allocators, Schedules } from "./schedules.js";
 
 export { JobHandle, type JobInfo, type TaskResult } from "./job-handle.js";
 
-/** Which broker, and as whom. */
+/** Which broker to connect to, and with which credentials. */
 export interface ConnectOptions {
   /** A broker, or the brokers of a group, by URL or join URL; or the return value of `startBroker` in this process. */
   readonly broker: string | readonly string[] | InProcessBroker;
   /** Not needed with a join URL, or for a broker in this process. */
   readonly token?: string;
-  /** Of the CA that a broker's certificate must come from, as its join URL has it. */
+  /** The fingerprint of the CA that signs the broker's certificate, as in its join URL. */
   readonly caFingerprint?: string | undefined;
   /** What `status` and the dashboard call this client. */
   readonly name?: string;
@@ -178,7 +178,7 @@ export class Client {
     return new JobHandle(this, job, undefined, existed);
   }
 
-  /** More tasks for an open job; what `job(id).append` does. */
+  /** Adds tasks to an open job, like `job(id).append`. */
   async append(given: OperationInput<"append">, options: CallOptions = {}): Promise<OperationOutput<"append">> {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
     const input = { ...given, idempotencyKey: given.idempotencyKey ?? this.#nextKey() };
@@ -208,12 +208,12 @@ export class Client {
     return (await this.ask("workers", {}, options)).workers;
   }
 
-  /** Gives a worker nothing new. */
+  /** Assigns nothing new to a worker. */
   async drain(worker: string, options?: CallOptions): Promise<void> {
     await this.ask("drain", { worker }, options);
   }
 
-  /** Gives a drained worker tasks again. False if it was not drained. */
+  /** Assigns tasks to a drained worker again. False if it was not drained. */
   async undrain(worker: string, options?: CallOptions): Promise<boolean> {
     return (await this.ask("undrain", { worker }, options)).drained;
   }
@@ -240,7 +240,7 @@ export class Client {
     await this.ask("stop", { worker, ...how }, options);
   }
 
-  /** Ask a service; rejects with LABORO_SERVICE_FAILED and the service's message if it failed. */
+  /** Asks a service. Rejects with LABORO_SERVICE_FAILED and the service's message if it failed. */
   async request(service: string, body: Uint8Array | string = "", options: RequestOptions = {}): Promise<Buffer> {
     const { pool = DEFAULT_POOL, retry = false } = options;
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
@@ -248,7 +248,7 @@ export class Client {
     return asBuffer((await this.#link.sendAndWait(message, options)) as Uint8Array);
   }
 
-  /** Ask a service that speaks JSON, or a task's handler: a request, which is not stored. */
+  /** Asks a service that speaks JSON, or a task's handler. A request is not stored. */
   call<Input, Output>(
     task: TaskDefinition<Input, Output, unknown>,
     input: NoInfer<Input>,
@@ -291,7 +291,7 @@ export class Client {
     }
   }
 
-  /** What happens at a job, as it happens, until it has ended. Goes on after a restart of the broker. */
+  /** The progress of a job until it has ended. Continues after a restart of the broker. */
   follow(job: number, options?: FollowOptions): AsyncGenerator<JobProgress, void> {
     return followJob(this.#link, job, options);
   }

@@ -87,7 +87,7 @@ function fromAccessFile(file: string): BrokerAccess {
   if (ca === undefined) return { ...parsed, token };
   const caFingerprint = typeof ca === "string" ? normalizeFingerprint(ca) : undefined;
   // Without it any CA of the system would be accepted, which is not what the broker wrote.
-  if (caFingerprint === undefined) throw badAccess(file, "has a ca that is no SHA-256 fingerprint");
+  if (caFingerprint === undefined) throw badAccess(file, "has a ca that is not a SHA-256 fingerprint");
   return { ...parsed, token, caFingerprint };
 }
 

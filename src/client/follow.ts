@@ -34,9 +34,9 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Credit is given back for this many tasks together; the broker has several times as many under way. */
+/** Credit is returned for this many tasks at once. The broker's window is several times as large. */
 const CREDIT_STEP = 250;
-/** Ranges that are named to the broker. What it sends twice is dropped here. */
+/** The most ranges that are sent to the broker. Tasks that it sends twice are dropped here. */
 const MAX_RANGES = 50_000;
 
 /** Every end of a task once, in batches; the last one has `ended`. */

@@ -47,7 +47,7 @@ const BEYOND = 2 ** 30;
 export class JobHandle<Output = Buffer> {
   /** Its number, as `laboro status` shows it. */
   readonly id: number;
-  /** Of a submission: the job was there before, by its key. */
+  /** Whether a submission found an existing job by its key. */
   readonly existed: boolean;
   readonly #client: Client;
   readonly #task: TaskDefinition<unknown, Output, unknown> | undefined;
@@ -140,7 +140,7 @@ export class JobHandle<Output = Buffer> {
     return new LaboroError("LABORO_TASK_CANCELLED", text, cause && { cause });
   }
 
-  /** Why the job that this one came after did not succeed; with `each` why its task at `index` did not. */
+  /** Why the job that this one depends on did not succeed; with `each` why its task at `index` did not. */
   async #failureOf(
     { job, each }: JobInfo["after"][number],
     index: number,
@@ -170,7 +170,7 @@ export class JobHandle<Output = Buffer> {
     return { ...rest, state, thrown: errorFromValue(value) ?? new Error(task.error ?? state) };
   }
 
-  /** A lost connection does not end it: what only reads is asked again on the next one. */
+  /** Reads are repeated after a lost connection. */
   async #read<Name extends "job" | "tasks" | "output">(
     operation: Name,
     input: OperationInput<Name>,

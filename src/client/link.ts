@@ -38,7 +38,7 @@ interface SendOptions {
   readonly timeoutMs?: number | undefined;
   /** Rejects with the signal's reason when it is aborted. */
   readonly signal?: AbortSignal | undefined;
-  /** To do it twice is the same as once: it is sent again after a lost connection. */
+  /** Doing it twice has the effect of doing it once: it is sent again after a lost connection. */
   readonly repeatable?: boolean;
 }
 
@@ -57,7 +57,7 @@ interface PendingReply {
 }
 
 export const DEFAULT_TIMEOUT_MS = 30_000;
-/** So many messages are looked through for those past their deadline at most, in a millisecond on average. */
+/** How many messages are checked for their deadline per millisecond, on average. */
 const PENDING_PER_MS = 1_000;
 /** The refusal of a connected broker says why there was no answer: it has this long to arrive after the deadline. */
 const REFUSAL_SLACK_MS = 100;
@@ -204,7 +204,7 @@ export class ClientLink {
     });
   }
 
-  /** Takes the message out of those that wait. The caller settles it. */
+  /** Removes the message from those that wait. The caller settles it. */
   #settled(id: number, pending: PendingReply): PendingReply {
     this.#pendingReplies.delete(id);
     if (pending.onAbort !== undefined) pending.signal?.removeEventListener("abort", pending.onAbort);
@@ -238,7 +238,7 @@ export class ClientLink {
       }
       if (pending.giveUpAt > time) next = Math.min(next, pending.giveUpAt);
     }
-    // Where many wait, they are looked through less often.
+    // If many messages wait, they are checked less often.
     this.#giveUpLater(Math.max(next, time + this.#pendingReplies.size / PENDING_PER_MS));
   }
 

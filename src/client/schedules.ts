@@ -46,7 +46,7 @@ export class Schedules {
     return this.set(name, { ...when, job: { ...job, recipe, entries } }, options);
   }
 
-  /** What is absent stays as it is. */
+  /** Absent fields stay unchanged. */
   edit(
     name: string,
     changes: ScheduleEdit & Pick<OperationInput<"scheduleEdit">, "unset">,
@@ -75,7 +75,7 @@ export class Schedules {
     return this.#client.ask("schedulePause", { schedule: name }, options);
   }
 
-  /** What passed while it was paused is not made up for. */
+  /** Runs that were missed while it was paused are not repeated. */
   resume(name: string, options?: CallOptions): Promise<ScheduleInfo> {
     return this.#client.ask("scheduleResume", { schedule: name }, options);
   }
@@ -131,12 +131,12 @@ export class Allocators {
     return (await this.#client.ask("allocatorLog", { allocator: name }, options)).lines;
   }
 
-  /** Asks for no more allocations until `resume`, and cancels queued ones. */
+  /** Requests no more allocations until `resume`, and cancels queued ones. */
   pause(name: string, options?: CallOptions): Promise<AllocatorInfo> {
     return this.#client.ask("allocatorPause", { allocator: name }, options);
   }
 
-  /** Asks again at once, also after a pause by failures. */
+  /** Requests allocations again at once, also after a pause by failures. */
   resume(name: string, options?: CallOptions): Promise<AllocatorInfo> {
     return this.#client.ask("allocatorResume", { allocator: name }, options);
   }

@@ -214,7 +214,7 @@ export class FileReceiver {
   }
 
   #open({ path, executable }: ReturnedFile): FileBeneath {
-    if (!this.#isExpected(path)) throw badInput(`the worker returned ${path}, which was not asked for`);
+    if (!this.#isExpected(path)) throw badInput(`the worker returned ${path}, which was not requested`);
     try {
       return new FileBeneath(this.#dir, path, executable === true ? 0o777 : 0o666);
     } catch (cause) {

@@ -6,7 +6,7 @@ import { encodeInput, type TaskDefinition } from "../model/task-definition.js";
 /** Sends a statement in the application's transaction: `client.query` of pg, `sql.unsafe` of postgres, and others. */
 export type Query = (sql: string, parameters: string[]) => PromiseLike<unknown>;
 
-/** Of a job that is added by a transaction. */
+/** Options of a job that a transaction adds. */
 export interface TransactionOptions
   extends Pick<
     Submission,
@@ -36,7 +36,7 @@ const SUBMIT = `SELECT laboro.submit_many($1::text,
 /**
  * Adds a job with a task for each input. Returns its number, by which `client.job(number, task)` finds it. The job
  * exists if and only if the transaction commits. An input that the task's schema refuses, or a bad option, fails this
- * call. Where another job has the key, the number is that one's.
+ * call. If another job has the key, its number is returned.
  */
 export async function addInTransaction<Input>(
   query: Query,

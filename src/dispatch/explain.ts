@@ -19,7 +19,7 @@ export function explain(state: State, id: JobId, index: TaskIndex, now: number):
     if (claim === undefined) continue;
     const { name } = worker.profile;
     if (!worker.connected) return `worker ${name} has it and is away; it is kept for it during the grace period`;
-    if (contains(job.cancels, index)) return `it was cancelled; worker ${name} has not yet said that it is gone`;
+    if (contains(job.cancels, index)) return `it was cancelled; worker ${name} has not confirmed its end yet`;
     return claim.tasks[index - claim.first] === STARTED ? `it runs on ${name}` : `it is prefetched by ${name}`;
   }
   if (contains(job.cancels, index)) return "it was cancelled";
@@ -55,7 +55,7 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     const { failures, notBefore } = waiting;
     return `it failed ${failures === 1 ? "once" : `${failures} times`}; the next try is in ${shortDuration(notBefore - now)}`;
   }
-  if (state.halted !== undefined) return `the broker hands nothing out: ${state.halted}`;
+  if (state.halted !== undefined) return `the broker assigns nothing: ${state.halted}`;
   if (spareRuns(job) <= 0 || job.leaseRefused)
     return `its job may run ${maxRunning === 1 ? "1 task" : `${maxRunning} tasks`} at once, and does`;
   const { signature } = job;
@@ -72,7 +72,7 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     return `${available.profile.name} has free slots, but has failed too often and gets one task at a time`;
   if (available !== undefined && !mayUse(state, available, job))
     return `${available.profile.name} has free slots, but is reserved for a wider task`;
-  if (available !== undefined) return "it is about to be handed out";
+  if (available !== undefined) return "it is about to be assigned";
   const { size } = signature.capable;
   const able = size === 1 ? "1 worker can take it, and is busy" : `${size} workers can take it, all are busy`;
   const ready = job.ready === 1 ? "1 task of its job is ready" : `${job.ready} tasks of its job are ready`;

@@ -120,7 +120,7 @@ export function meets(worker: WorkerState, signature: Signature): boolean {
   return true;
 }
 
-/** All of nothing is not enough. */
+/** A need of ALL is not met by an amount of 0. */
 const hasEnough = (need: number, most: number): boolean => (need === ALL ? most > 0 : need <= most);
 
 /** The maximum of a resource that the worker ever has for one task or request. */

@@ -96,7 +96,7 @@ export interface Claim {
   started: number;
   /** Tasks that occupy resources of the worker. */
   placed: number;
-  /** Tasks that do not yet. */
+  /** Tasks that do not occupy any yet. */
   prefetched: number;
   /** RETRACT was sent and not yet answered. */
   retracting: boolean;
@@ -172,7 +172,7 @@ export interface WorkerState {
   readonly prefetchedClaims: Set<Claim>;
   prefetched: number;
   assigned: number;
-  /** Of jobs with `maxRunning`. */
+  /** By job with `maxRunning`. */
   readonly runShares: Map<JobState, RunShare>;
   started: number;
   readonly requests: Set<RequestState>;

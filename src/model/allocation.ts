@@ -76,11 +76,11 @@ export const allocatorInput = s.object({
   backlog: s.withDefault(s.integer(1, 1_000, "allocations that wait in the queue at a time"), 1),
   timeLimitMs: s.integer(MINUTE_MS, MAX_TIME_MS, "of each allocation"),
   idleTimeoutMs: s.withDefault(
-    s.integer(1_000, MAX_TIME_MS, "a worker ends after so long without a task"),
+    s.integer(1_000, MAX_TIME_MS, "a worker ends after this long without a task"),
     5 * MINUTE_MS,
   ),
-  slots: s.withDefault(s.integer(1, 10_000, "of each worker, and CPUs asked for each"), 1),
-  nodes: s.withDefault(s.integer(1, 1_000, "of each allocation, with one worker on each"), 1),
+  slots: s.withDefault(s.integer(1, 10_000, "slots of each worker, and CPUs requested for it"), 1),
+  nodes: s.withDefault(s.integer(1, 1_000, "nodes of each allocation, with one worker on each"), 1),
   resources: s.withDefault(s.described(resources, "what each worker offers besides slots"), {}),
   pool: s.withDefault(word("night"), DEFAULT_POOL),
   tags: s.withDefault(s.list(word("big"), 100), []),
@@ -105,7 +105,7 @@ export const ALLOCATION_STATES = ["asking", "queued", "running", "ended"] as con
 export interface Allocation {
   readonly number: number;
   state: (typeof ALLOCATION_STATES)[number];
-  /** The batch system's; absent until it has answered. */
+  /** The id of its job in the batch system; absent until that has answered. */
   id?: string;
   readonly asked: number;
   started?: number;
@@ -117,7 +117,7 @@ export interface Allocation {
   ended?: number;
   /** Why it waits in the queue, or how it ended. */
   reason?: string;
-  /** Since then nothing waits that it could do. */
+  /** Since when no work waits that it could do. */
   unneeded?: number;
   cancelling?: true;
   /** It counts among the failures in a row. */
@@ -145,13 +145,13 @@ export interface AllocatorState {
   paused?: { readonly at: number; readonly by: "user" | "failures"; readonly reason?: string };
   /** It is removed as soon as nothing is queued; with `all`, running allocations are cancelled, too. */
   removing?: "queued" | "all";
-  /** Failures in a row that are the allocator's own: refused, or no worker came of it. */
+  /** Failures in a row of the allocator itself: its request was refused, or no worker came of it. */
   failures: number;
-  /** Allocations of lower numbers were asked for before the last failure. */
+  /** Allocations of lower numbers were requested before the last failure. */
   failedBefore?: number;
   /** Times in a row that the batch system did not answer, had no room, or took nodes away. */
   troubles: number;
-  /** Nothing is asked for before this time. */
+  /** Nothing is requested before this time. */
   notBefore?: number;
   /** The last failure or trouble, until one succeeds. */
   problem?: { readonly kind: LogKind; readonly at: number; readonly text: string; readonly unseen?: boolean };
@@ -182,16 +182,16 @@ export function allocationOfTags(tags: readonly string[]): { name: string; numbe
   return undefined;
 }
 
-/** Of the last part of its time: what still runs then is stopped and returned to the queue in order. */
+/** The end of its time: tasks that still run are stopped then and return to the queue. */
 const STOP_MS = 20_000;
 
 const marginOf = ({ timeLimitMs }: AllocatorSpec): number =>
   Math.min(5 * MINUTE_MS, Math.max(MINUTE_MS / 2, timeLimitMs * 0.05));
 
-/** A worker takes no more tasks when so much of its allocation has passed. */
+/** A worker takes no more tasks after this part of its allocation's time. */
 export const lifetimeOf = (spec: AllocatorSpec): number => spec.timeLimitMs - marginOf(spec);
 
-/** After that, its allocations may run for this long. */
+/** After that, running tasks may continue for this long. */
 export const lifetimeGraceOf = (spec: AllocatorSpec): number => marginOf(spec) - STOP_MS;
 
 export const isLive = ({ state }: Allocation): boolean => state !== "ended";

@@ -72,7 +72,7 @@ const bounded = (min: number, max: number): s.Schema<number> =>
 
 export const retry = s.object({
   waitMs: duration("before the first retry"),
-  factor: s.optional(s.described(bounded(1, 100), "each wait is so many times the one before; 2 if absent")),
+  factor: s.optional(s.described(bounded(1, 100), "the factor between two successive waits; 2 if absent")),
   maxMs: duration("the longest wait"),
   jitter: s.optional(s.described(bounded(0, 1), "the part of a wait that is random, 0 to 1; 0 if absent")),
   on: s.optional(
@@ -90,12 +90,12 @@ export const haltRule = s.described(
     count: s.integer(1, MAX_TASKS),
     now: s.optional(s.flag("running tasks are cancelled, too")),
   }),
-  "the rest is cancelled once so many tasks have failed, succeeded, or ended in either way; maxFails 2 is 3 failures",
+  "the rest is cancelled once this many tasks have failed, succeeded, or ended in either way; maxFails 2 is 3 failures",
 );
 
 const optionalInteger = (min: number, max: number, description: string) => s.optional(s.integer(min, max, description));
 
-/** Of one task: a message to a worker has no more. */
+/** Resources that one task may need. A message to a worker has no more. */
 const MAX_NEEDS = 100;
 
 /** Characters that every store compares in the same way. */
@@ -131,7 +131,7 @@ export const submission = s.object({
   numbers: s.optional(
     s.described(
       numbers,
-      "the numbers of the tasks, rising; 1, 2, 3 … if absent, and those of the array where there is one",
+      "the numbers of the tasks, rising; 1, 2, 3 … if absent, and those of the array if there is one",
     ),
   ),
   pool: s.optional(s.described(s.text(), "only workers of this pool run it; default if absent")),
@@ -143,7 +143,7 @@ export const submission = s.object({
   crashLimit: optionalInteger(
     0,
     1_000,
-    "a task fails when so many workers were lost while they ran it; 5 if absent, 0 for no limit",
+    "a task fails when this many workers were lost while they ran it; 5 if absent, 0 for no limit",
   ),
   maxFails: optionalInteger(0, MAX_TASKS, "once more tasks have failed, waiting tasks are cancelled"),
   halt: s.optional(haltRule),
@@ -162,18 +162,18 @@ export const submission = s.object({
   after: s.optional(s.described(s.list(after, 1000), "the jobs that it comes after")),
   held: s.optional(s.flag("no task starts before the job is released")),
   open: s.optional(s.flag("it takes more tasks, and does not end, until it is closed")),
-  delayMs: duration("start no earlier than so long after the submission"),
+  delayMs: duration("start no earlier than this long after the submission"),
   at: s.optional(s.described(time, "start no earlier than this; a text needs a zone or Z")),
   key: s.optional(s.described(plainKey, "one job at a time has it: until it ends, and for keyForMs after")),
   keyForMs: duration("how long the job has its key after its end"),
   ifExists: s.optional(
     s.described(
       s.choice(...IF_EXISTS),
-      "where another job has the key: return it, which is the default; refuse; or replace it, which cancels it",
+      "if another job has the key: return it, which is the default; refuse; or replace it, which cancels it",
     ),
   ),
   keepMs: duration("how long the job is kept after its end"),
-  keepFailedMs: duration("the same where it did not succeed; keepMs if absent"),
+  keepFailedMs: duration("the same for a job that did not succeed; keepMs if absent"),
   batchKey: s.optional(s.described(s.text(), "what makes it the same batch as another; not unique")),
   idempotencyKey: s.optional(
     s.described(plainKey, "a submission repeated with the same one makes no second job: the answer names the first"),

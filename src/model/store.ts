@@ -373,7 +373,7 @@ export interface Store {
   results(job: JobId, options: ResultOptions): Promise<ResultPage>;
   /** Counts of tasks by result, in cells of `cellSize` neighbours. Cells without results are left out. In order. */
   endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
-  /** Of the tasks first..last, by the number of their step. Reads all their results. */
+  /** The usage of these tasks, by step. Reads all of their results. */
   usage(job: JobId, range: Range): Promise<readonly TaskUsage[]>;
   /** The attempts of a task that were not its last. */
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;

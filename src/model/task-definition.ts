@@ -238,7 +238,7 @@ export interface ErrorDetails {
 
 /** Thrown by a handler: the task fails, even if retries are left. */
 export class NoRetry extends Error {
-  /** As of every error. */
+  /** The name of this class, as every error has it. */
   override readonly name = "NoRetry";
   /** By this the worker knows that the task is not tried again, also from another copy of this class. */
   readonly retryAfterMs = "never";
@@ -246,7 +246,7 @@ export class NoRetry extends Error {
 
 /** Thrown by a handler: the next attempt, if a retry is left, starts after this time. */
 export class RetryAfter extends Error {
-  /** As of every error. */
+  /** The name of this class, as every error has it. */
   override readonly name = "RetryAfter";
   /** When the next attempt may start, in milliseconds from now. */
   readonly retryAfterMs: number;

@@ -48,7 +48,7 @@ const MAX_HEADER = 8 * MAX_PATH;
 
 /** Why a path cannot be used in a folder; undefined if it can. */
 function pathFault(path: string): string | undefined {
-  if (path === "" || path.includes("\0")) return "is no name of a file";
+  if (path === "" || path.includes("\0")) return "is not the name of a file";
   if (path.startsWith("/")) return "is absolute: give it relative to the current directory";
   if (path.split("/").some((part) => part === "" || part === "." || part === ".."))
     return "has an empty part, . or .. in it";
@@ -179,7 +179,7 @@ function readHeader(bytes: Buffer): ReturnedFile {
   try {
     given = JSON.parse(bytes.toString());
   } catch (cause) {
-    throw badInput("returned files: a header is no JSON", cause);
+    throw badInput("returned files: a header is not JSON", cause);
   }
   const { path, size, executable } = (given ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof path !== "string" || !Number.isSafeInteger(size) || (size as number) < 0)

@@ -245,7 +245,7 @@ export function refusedRerun(runs: readonly AttemptRun[], max: number, holder: J
 }
 
 export const tooManyRanges = (count: number, max: number): string =>
-  `the tasks that would run again lie in ${count} separate ranges, which is more than the ${max} that one request may have: give fewer ranges`;
+  `the tasks that would run again lie in ${count} separate ranges, more than the ${max} that one request may have: give fewer ranges`;
 
 export interface ScheduleRow {
   readonly name: string;

@@ -153,7 +153,7 @@ export class ServiceCall implements HandlerContext {
     jobs: readonly number[],
   ): AsyncGenerator<TaskOutcome<Output>> {
     for (const job of jobs) {
-      if (!this.after.includes(job)) throw badInput(`job ${this.job} did not come after job ${job}`);
+      if (!this.after.includes(job)) throw badInput(`job ${this.job} does not depend on job ${job}`);
       let from: number | undefined = 0;
       while (from !== undefined) {
         const page: ResultsPage = await this.port.results(job, from);
@@ -336,7 +336,7 @@ export class BlockWatch {
       const names = [...this.#names].join(", ");
       this.#log.warn(
         { blockedMs, heartbeatMs },
-        `the event loop was blocked for longer than a heartbeat: handlers that compute belong into threads (here: ${names})`,
+        `the event loop was blocked for longer than a heartbeat: handlers that compute belong in threads (here: ${names})`,
       );
     }, intervalMs).unref();
   }

@@ -162,7 +162,7 @@ export class TaskRunner {
     const values = { number: taskNumber({ ...job, recipe }, index), entry };
     const stopped = new AbortController();
     const whenStopped = new Promise<never>((_, reject) => {
-      stopped.signal.addEventListener("abort", () => reject(badInput("stopped while its files were on the way")));
+      stopped.signal.addEventListener("abort", () => reject(badInput("stopped while its files were transferred")));
     });
     whenStopped.catch(() => {});
     let process: RunHandle | undefined;

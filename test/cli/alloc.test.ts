@@ -75,8 +75,8 @@ describe("laboro alloc", () => {
     await run("submit", "--array", "1-5", "--", "true");
     const shown = await run(...add, "--nodes", "2", "--before", "module load R", "--dry-run", "--", "-p", "debug");
     expect(shown.replaceAll(process.execPath, "NODE")).toBe(
-      `it would ask for 1 allocation now: asks for 1
-not for 1 tasks as of job 1: its workers have 4 slots, and the task needs 8
+      `it would request 1 allocation now: asks for 1
+not for 1 tasks like those of job 1: its workers have 4 slots, and the task needs 8
 by sbatch --parsable --open-mode=append --cpus-per-task=4 -p debug --job-name=laboro-short --nodes=2 --ntasks-per-node=1 --time=60 --output=DIR/files/STORE/short.1/output.txt DIR/files/STORE/short.1/job.sh
 slurm accepts it: Job 1 to start at 2026-01-01T00:00:00 using 1 processors on nodes n1 in partition debug
 
@@ -132,5 +132,5 @@ const BAD: readonly (readonly [readonly string[], string])[] = [
     "--resource gpu: expected NAME=AMOUNT",
   ],
   [["show"], "which allocator? laboro alloc show NAME"],
-  [["log", "a", "b"], "laboro alloc log takes one allocator; b is one word more"],
+  [["log", "a", "b"], "laboro alloc log takes one allocator, got also b"],
 ];

@@ -77,7 +77,7 @@ describe("laboro decode", () => {
           ],
         },
       },
-      { direction: "", name: "?", fields: {}, note: "10 bytes are no whole message" },
+      { direction: "", name: "?", fields: {}, note: "10 bytes are not a whole message" },
     ]);
     expect(code).toBe(1);
   });
@@ -94,7 +94,9 @@ describe("laboro decode", () => {
     const input = `${"00".repeat(16)}\n${hexOf("stop_1")}\n47c00400\n`;
     const { code, stdout } = await laboro(["decode", "fuq"], { input });
     expect(code).toBe(1);
-    expect(stdout).toBe("? (it begins with 0x0, expected 0xc047)\nSTOP seq=25 n=1\n? (4 bytes are no whole message)\n");
+    expect(stdout).toBe(
+      "? (it begins with 0x0, expected 0xc047)\nSTOP seq=25 n=1\n? (4 bytes are not a whole message)\n",
+    );
   });
 
   it("knows version 1", async () => {

@@ -23,7 +23,7 @@ describe("laboro doctor", () => {
       ok  /bin/sh is there
       ok  MANY files may be open at once (ulimit -Hn)
       ok  the data directory DIR/data has mode 0700
-      ok  it lies on a local filesystem
+      ok  it is on a local filesystem
       ok  SPACE is free there
       ok  only you can read access.json, tokens.json
       ok  it is in use by process N on HOST, which checked it when it started
@@ -47,7 +47,7 @@ describe("laboro doctor", () => {
       "FAIL  others can read access.json; chmod 600 DIR/data/access.json, and start the broker with a new token
       FAIL  no broker answers at URL: nothing listens there; is it running, is the address right, and does a firewall let its port through?"
     `);
-    expect(stdout).toContain("no broker runs there; its database is whole");
+    expect(stdout).toContain("no broker runs there; its database is intact");
   });
 
   it("finds a database that is damaged", async () => {
@@ -63,7 +63,7 @@ describe("laboro doctor", () => {
   it("of nothing at all says how to begin", async () => {
     const { code, stdout } = await laboro(["doctor"], { env: { LABORO_DATA: "/nonexistent/laboro" } });
     expect(code).toBe(1);
-    expect(stdout).toContain("is not there; laboro serve makes it");
+    expect(stdout).toContain("does not exist yet; laboro serve creates it");
     expect(stdout).toMatch(/^FAIL {2}no broker was named/m);
   });
 });

@@ -111,15 +111,15 @@ describe("laboro limit", () => {
     const refusals: readonly (readonly [readonly string[], string])[] = [
       [
         ["submit", "--limit", "apj", "--", "true"],
-        "there is no limit apj; the limits are api. laboro limit set makes one (LABORO_NO_SUCH_LIMIT)",
+        "there is no limit apj; the limits are api. laboro limit set creates one (LABORO_NO_SUCH_LIMIT)",
       ],
       [
         ["run", "--limit", "apj", "--", "true"],
-        "there is no limit apj; the limits are api. laboro limit set makes one (LABORO_NO_SUCH_LIMIT)",
+        "there is no limit apj; the limits are api. laboro limit set creates one (LABORO_NO_SUCH_LIMIT)",
       ],
       [
         ["limit", "remove", "apj"],
-        "there is no limit apj; the limits are api. laboro limit set makes one (LABORO_NO_SUCH_LIMIT)",
+        "there is no limit apj; the limits are api. laboro limit set creates one (LABORO_NO_SUCH_LIMIT)",
       ],
       [["limit", "set", "api"], "nothing to set: give --running N, --rate N/TIME or both (LABORO_BAD_INPUT)"],
       [

@@ -44,7 +44,7 @@ describe("laboro status", () => {
     const filtered = await setup.laboro(["status", "--all", "--name", "done-*", "--state", "succeeded"]);
     expect(filtered.stdout.match(/done-\d/g)).toHaveLength(8);
     expect((await setup.laboro(["status", "--pool", "big"])).stdout).not.toContain("done");
-    expect((await setup.laboro(["status", "--name", "nothing"])).stdout).toContain("no job is like that");
+    expect((await setup.laboro(["status", "--name", "nothing"])).stdout).toContain("no job matches");
   });
 
   it("of one job shows its progress, what failed and why", async () => {

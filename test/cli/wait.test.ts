@@ -89,7 +89,7 @@ describe("laboro wait", () => {
     expect(await setup.laboro(["wait", "last", "--timeout", "300ms"])).toMatchInlineSnapshot(`
       {
         "code": 1,
-        "stderr": "laboro: job 1 has not ended within 300ms; laboro status 1 says how far it is (LABORO_DEADLINE)
+        "stderr": "laboro: job 1 has not ended within 300ms; laboro status 1 shows its progress (LABORO_DEADLINE)
       ",
         "stdout": "",
       }

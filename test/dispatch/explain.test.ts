@@ -33,13 +33,13 @@ describe("explain", () => {
     broker.fail("a", "1.0");
     expect(broker.why("1.0")).toBe("it failed once; the next try is in 2.5s");
     broker.cancel(1, 1, 2);
-    expect(broker.why("1.1")).toBe("it was cancelled; worker a has not yet said that it is gone");
+    expect(broker.why("1.1")).toBe("it was cancelled; worker a has not confirmed its end yet");
     expect(broker.why("1.2")).toBe("it was cancelled");
     broker.hold(1);
     expect(broker.why("1.3")).toBe("its job is held");
     broker.submit({ count: 2 });
     broker.halt();
-    expect(broker.why("2.0")).toBe("the broker hands nothing out: it is drained");
+    expect(broker.why("2.0")).toBe("the broker assigns nothing: it is drained");
   });
 
   it("tells of workers that are busy, away, draining, and of tasks that do not exist", () => {

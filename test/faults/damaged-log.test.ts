@@ -120,7 +120,7 @@ describe("a broker with a log that has", () => {
       const dir = newSite().path("data");
       restore(dir, Buffer.concat([log().subarray(0, usedBytes()), tail]));
       const doctor = await laboro(["doctor", "--data", dir]);
-      expect(doctor.stdout).toContain("no broker runs there; its database is whole");
+      expect(doctor.stdout).toContain("no broker runs there; its database is intact");
       const errors: string[] = [];
       const error = (_: object, text: string): void => void errors.push(text);
       const broker = await startBroker({ dir, port: 0, log: { info: () => {}, warn: () => {}, error } });

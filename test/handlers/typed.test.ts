@@ -286,7 +286,7 @@ describe("a job that comes after others", () => {
     });
     await (await client.add(work, 1)).result();
     await expect((await client.add(total, null)).result()).rejects.toMatchObject({
-      message: /did not come after job 1/,
+      message: /does not depend on job 1/,
     });
   });
 });

@@ -30,7 +30,7 @@ export const NAV_ITEMS: readonly NavItem[] = [
 export const navAddress = (item: NavItem): string => address(item.name === "overview" ? [] : [item.name]);
 
 const THEMES: Readonly<Record<Theme, { readonly label: string; readonly description: string }>> = {
-  system: { label: "Auto", description: "colours as the system has them" },
+  system: { label: "Auto", description: "the system's colours" },
   light: { label: "Light", description: "light colours" },
   dark: { label: "Dark", description: "dark colours" },
 };

@@ -89,7 +89,7 @@ function userFolder(baseDir: string): string {
     if (!lstatSync(folder).isDirectory()) throw new Error("it is a link");
   } catch (cause) {
     const text = cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError("LABORO_DATA_UNUSABLE", `${folder} is to hold the data of this run: ${text}`, { cause });
+    throw new LaboroError("LABORO_DATA_UNUSABLE", `${folder} cannot keep the data of this run: ${text}`, { cause });
   }
   return folder;
 }

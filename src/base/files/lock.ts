@@ -135,7 +135,7 @@ function isElsewhere(
 }
 
 function inUse({ file, process }: Holder, what: string, instead: string | undefined): LaboroError {
-  const remedy = `${instead === undefined ? "Stop it first" : `${instead}, or stop it first`}; if it is gone for certain, remove ${file}.`;
+  const remedy = `${instead === undefined ? "Stop it first" : `${instead}, or stop it first`}; if it has certainly ended, remove ${file}.`;
   return new LaboroError("LABORO_DATA_IN_USE", `${what} is in use by ${process}. ${remedy}`);
 }
 

@@ -30,7 +30,7 @@ export function distrustReason(dir: string): string | undefined {
   // Other users may have put them there.
   for (const name of fs.readdirSync(dir)) {
     const uid = fs.lstatSync(join(dir, name), { throwIfNoEntry: false })?.uid ?? own;
-    if (isForeign(uid)) return `it holds ${name}, which belongs to another user (uid ${uid})`;
+    if (isForeign(uid)) return `it contains ${name}, which belongs to another user (uid ${uid})`;
   }
   return undefined;
 }
@@ -41,7 +41,7 @@ export function refuseForeignDirectory(dir: string): void {
   if (reason === undefined) return;
   throw new LaboroError(
     "LABORO_DATA_UNUSABLE",
-    `the directory ${dir} is not used, because ${reason}: name a directory that only you can write (if this one is yours, look at what is in it, then chmod 700)`,
+    `the directory ${dir} is not used, because ${reason}: name a directory that only you can write (if this one is yours, check its content, then chmod 700)`,
   );
 }
 
@@ -71,7 +71,7 @@ function tighten(dir: string): void {
   if ((after & OTHERS) !== 0) {
     throw new LaboroError(
       "LABORO_DATA_UNUSABLE",
-      `the directory ${dir} is not used, because others can read it (mode ${octal(after)}) and its filesystem does not let this change`,
+      `the directory ${dir} is not used, because others can read it (mode ${octal(after)}) and its filesystem does not allow a change`,
     );
   }
   for (const name of fs.readdirSync(dir)) if (KEPT_FILES.test(name)) tightenFile(join(dir, name));

@@ -24,7 +24,7 @@ const FILE = "curve.json";
 export function readCurveKeys(dir: string): CurveKeys {
   const ring = readKeyRing(dir);
   if (ring === undefined) {
-    throw badInput(`${join(dir, FILE)} is not there: laboro keys new makes the broker's keys`);
+    throw badInput(`${join(dir, FILE)} does not exist: laboro keys new creates the broker's keys`);
   }
   return { publicKey: ring.publicKey, secretKey: ring.secretKey, known: Object.values(ring.known) };
 }

@@ -124,5 +124,5 @@ export function loadOrCreateAdminToken(dir: string): string {
     if (errnoOf(cause) === "ENOENT") return newToken();
     if (errnoOf(cause) !== undefined) throw cause;
   }
-  throw new LaboroError("LABORO_DATA_CORRUPT", `${path} has no token; remove it, and the broker makes a new one`);
+  throw new LaboroError("LABORO_DATA_CORRUPT", `${path} has no token; remove it, and the broker creates a new one`);
 }

@@ -349,7 +349,7 @@ export class AllocatorDriver {
     const ids = [...marked, ...strays];
     if (ids.length === 0) return;
     await watch.manager.cancel(ids).catch((cause: BatchError) => {
-      this.#log.warn({ kind: cause.kind }, `cannot cancel allocations, it is tried again: ${cause.message}`);
+      this.#log.warn({ kind: cause.kind }, `cannot cancel allocations, and tries again: ${cause.message}`);
     });
     // Shows the effect of the cancel soon.
     watch.hurry();

@@ -82,7 +82,7 @@ function recover(state: AllocatorState, now: number, number: number): void {
   state.troubles = 0;
   delete state.failedBefore;
   if (state.failures > 0 || state.paused?.by === "failures")
-    addLine(state, now, "recovered", "its worker is of use: the failures before it are forgotten", number);
+    addLine(state, now, "recovered", "its worker is useful: earlier failures no longer count", number);
   state.failures = 0;
   delete state.notBefore;
   delete state.problem;
@@ -101,7 +101,7 @@ export function trouble(
   state.troubles++;
   state.notBefore = Math.max(state.notBefore ?? 0, now + wait);
   if (state.problem?.kind !== kind)
-    addLine(state, now, kind, `${message}; it is tried again, at least every ${shortDuration(rules.maxTroubleMs)}`);
+    addLine(state, now, kind, `${message}; trying again at least every ${shortDuration(rules.maxTroubleMs)}`);
   state.problem = { kind, at: now, text: message, ...(unseen ? { unseen } : {}) };
 }
 
@@ -142,7 +142,7 @@ export function onAnswer(
     return;
   }
   if (answer.kind === "lost") {
-    addLine(state, now, "lost", `${answer.message}; it is looked for in the queue`, number);
+    addLine(state, now, "lost", `${answer.message}; looking for it in the queue`, number);
     return;
   }
   state.allocations.splice(state.allocations.indexOf(one), 1);

@@ -80,7 +80,7 @@ export function whyUnfit(spec: AllocatorSpec, { requirement, timeMs }: Needs): s
     const have = name === "slots" ? spec.slots : spec.resources[name];
     const needed = need === ALL ? `all ${name} of a worker` : `${need} ${name}`;
     if (have === undefined)
-      return `the task needs ${needed}, and its workers are not known to have any; --resource ${name}=N says it`;
+      return `the task needs ${needed}, and its workers are not known to have any; --resource ${name}=N declares it`;
     if (have <= 0 || neededOf(need, have) > have) return `its workers have ${have} ${name}, and the task needs ${need}`;
   }
   const lifetime = lifetimeOf(spec);

@@ -132,7 +132,7 @@ export function checkListeners(listeners: readonly ListenerRequest[], insecure: 
   for (const { name, host } of listeners) {
     if (insecure || isLoopback(host)) continue;
     throw badInput(
-      `the ${name} listener has no authentication, and other machines can reach ${host}: --insecure opens it all the same`,
+      `the ${name} listener has no authentication, and other machines can reach ${host}: --insecure opens it anyway`,
     );
   }
   const twice = listeners.find(({ name }, at) => listeners.findIndex((other) => other.name === name) !== at);

@@ -41,7 +41,7 @@ const allocatorView = s.object({
   name: s.text(),
   state: s.described(
     s.choice("active", "waiting", "paused", "removing"),
-    "waiting: nothing is asked for until `notBefore`, after a failure",
+    "waiting: nothing is requested until `notBefore`, after a failure",
   ),
   status: s.described(s.text(4096), "what it does about waiting work, in words"),
   ...asked,
@@ -50,7 +50,7 @@ const allocatorView = s.object({
   created: time("when it was added"),
   changed: time("when it was last changed"),
   failures: s.count("failures in a row"),
-  notBefore: s.optional(time("nothing is asked for before this")),
+  notBefore: s.optional(time("nothing is requested before this")),
   pausedBy: s.optional(s.choice("user", "failures")),
   warning: s.optional(s.described(s.text(), "why nodes may not reach the broker")),
   problem: s.optional(s.object({ kind: s.text(), at: s.number(), text: s.text(4096) })),
@@ -73,7 +73,7 @@ async function viewOf(core: Core, allocator: Allocator): Promise<s.ReadType<type
     status:
       halted === undefined
         ? plan.statusText(allocator, rules, now)
-        : `asks for nothing: the broker hands nothing out: ${halted}`,
+        : `asks for nothing: the broker assigns nothing: ${halted}`,
     ...(waits ? { notBefore } : {}),
     ...(paused === undefined ? {} : { pausedBy: paused.by }),
     ...(problem === undefined ? {} : { problem: { kind: problem.kind, at: problem.at, text: problem.text } }),
@@ -153,7 +153,7 @@ export const allocatorLog = operation({
 const set = s.object({
   allocator: allocatorName,
   ifExists: s.withDefault(
-    s.described(s.choice("replace", "refuse"), "what to do where an allocator has this name already"),
+    s.described(s.choice("replace", "refuse"), "what to do if an allocator has this name already"),
     "replace",
   ),
   ...allocatorInput.shape,
@@ -214,7 +214,7 @@ const changing = (
 
 export const allocatorPause = changing(
   "Pause",
-  "Ask for nothing more and cancel what is queued; allocations that run stay",
+  "Request no more allocations and cancel the queued ones; running allocations continue",
   ({ state }, now, addLine) => {
     if (state.paused?.by !== "user") addLine(state, now, "paused", "an operator asked for it");
     state.paused = { at: now, by: "user" };
@@ -223,7 +223,7 @@ export const allocatorPause = changing(
 
 export const allocatorResume = changing(
   "Resume",
-  "Ask again at once, after a pause or failures",
+  "Request allocations again at once, after a pause or failures",
   ({ state }, now, addLine) => {
     addLine(state, now, "resumed", "an operator asked for it");
     for (const field of ["paused", "notBefore", "problem"] as const) delete state[field];
@@ -240,7 +240,7 @@ export const allocatorRemove = operation({
   summary: "Remove an allocator when its queued allocations are cancelled; those that run end by themselves",
   input: s.object({
     allocator: allocatorName,
-    cancelRunning: s.withDefault(s.flag("cancel allocations that run, too"), false),
+    cancelRunning: s.withDefault(s.flag("also cancel running allocations"), false),
   }),
   output: nothing,
   perform: async (core, { allocator: name, cancelRunning }) => {
@@ -262,20 +262,20 @@ export const allocatorDryRun = operation({
   method: "POST",
   path: "/allocators/{allocator}/dry-run",
   summary:
-    "What an allocator would ask for now, without asking: the command, the job script, the batch system's opinion",
+    "What an allocator would request now, without doing it: the command, the job script, the batch system's opinion",
   input: s.object({
     allocator: allocatorName,
     spec: s.optional(s.described(allocatorInput, "an allocator that is not saved")),
   }),
   output: s.object({
     manager: s.choice(...MANAGERS),
-    asks: s.count("how many allocations it would ask for"),
+    asks: s.count("how many allocations it would request"),
     status: s.described(s.text(4096), "why not more"),
     unfit: s.list(s.object({ job: s.count(), tasks: s.count(), reason: s.text(4096) }), 1_000),
     command: s.list(s.text(4096), 200),
     script: s.text(100_000),
     accepted: s.flag("by the batch system"),
-    answer: s.described(s.anyText(4096), "what the batch system says to it"),
+    answer: s.described(s.anyText(4096), "the batch system's answer"),
   }),
   perform: async (core, { allocator: name, spec: given }) => {
     const { decide, defaultDirectory, demand, filesOf, plan, rules, script, watches } = await core.allocators.parts();

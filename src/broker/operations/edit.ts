@@ -167,7 +167,7 @@ const input = s.object({
   states: s.withDefault(s.described(s.list(s.choice(...END_STATES), 3), "how they ended"), ["failed", "cancelled"]),
   tasks: s.optional(ranges),
   withDependents: s.optional(
-    s.flag("then the same for all tasks of the jobs that come after it, and after those; they wait for it"),
+    s.flag("then the same for the jobs that depend on it, directly or not; they wait for it"),
   ),
 });
 

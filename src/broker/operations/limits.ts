@@ -15,9 +15,7 @@ const limitView = s.object({
   waiting: s.count("tasks that are not at a worker, of jobs that name it and are neither held nor blocked"),
   jobs: s.described(s.list(s.count(), LISTED_JOBS), "the oldest jobs of these tasks"),
   jobCount: s.count("how many jobs these tasks belong to"),
-  nextMs: s.optional(
-    s.number("its rate allows the next start in so many milliseconds; absent where it allows one now"),
-  ),
+  nextMs: s.optional(s.number("milliseconds until its rate allows the next start; absent if it allows one now")),
 });
 
 export const limits = operation({

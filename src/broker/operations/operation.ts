@@ -73,7 +73,7 @@ export const index = s.count("the place of the task in its job, from 0");
 export const number = s.count(
   "what people call the task: its number in the array, or else its place from 1; a resumed batch keeps its numbers",
 );
-export const progress = s.described(s.text(4096), "how far its handler is, as JSON");
+export const progress = s.described(s.text(4096), "the progress of its handler, as JSON");
 export const waitMs = s.withDefault(s.integer(0, MAX_WAIT, "wait up to this many milliseconds for something new"), 0);
 export const limit = (most: number, usual = most) =>
   s.withDefault(s.integer(1, most, "at most this many in one answer"), usual);

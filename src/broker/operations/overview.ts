@@ -217,7 +217,7 @@ export const overview = operation({
   role: "read",
   method: "GET",
   path: "/overview",
-  summary: "How everything is: the broker, its task rates, and what is wrong",
+  summary: "An overview: the broker, its task rates, and problems",
   input: nothing,
   output: s.object({
     at: s.number("the time of this answer, in milliseconds since 1970"),

@@ -40,7 +40,7 @@ const scheduleView = s.object({
   last: s.optional(
     s.object({
       due: time("the point in time"),
-      at: time("when it was dealt with"),
+      at: time("when it was started or skipped"),
       skipped: s.optional(s.choice("overlap", "missed", "refused")),
       message: s.optional(s.described(s.text(65_536), "why it was skipped")),
     }),
@@ -120,7 +120,7 @@ export const schedule = operation({
 const set = s.object({
   schedule: scheduleName,
   ifExists: s.withDefault(
-    s.described(s.choice("replace", "refuse"), "what to do where a schedule has this name already"),
+    s.described(s.choice("replace", "refuse"), "what to do if a schedule has this name already"),
     "replace",
   ),
   ...scheduleInput.shape,
@@ -162,7 +162,7 @@ export const scheduleEdit = operation({
   input: s.object({
     schedule: scheduleName,
     ...editFields.shape,
-    unset: s.optional(s.described(s.list(s.choice("start", "end"), 2), "fields that it has no longer")),
+    unset: s.optional(s.described(s.list(s.choice("start", "end"), 2), "fields to remove")),
   }),
   output: scheduleView,
   bodyLimit: 2 * 1024 * 1024,

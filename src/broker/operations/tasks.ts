@@ -18,12 +18,12 @@ const MAX_COMPARED = 20_000;
 /** Results that are counted in one read of the store, because commits wait for it. */
 export const COUNTED_AT_ONCE = 65_536;
 
-export const entry = s.optional(s.described(s.textOrBytes(), "where entries were asked for and the job has any"));
+export const entry = s.optional(s.described(s.textOrBytes(), "if entries were requested and the job has any"));
 export const withEntries = s.withDefault(s.flag("with the entry of each task"), false);
 export const glob = s.optional(
   s.described(
     s.text(200),
-    "whose entry, or number where the job has no entries, matches: * is any text, ? any character; entries come along. " +
+    "whose entry, or number if the job has no entries, matches: * is any text, ? any character; entries are included. " +
       "An answer may have few tasks, or none, and next",
   ),
 );
@@ -46,7 +46,7 @@ export const taskResult = s.object({
     s.count("the most memory that its processes were seen to have, in bytes; of tasks of 1 s or longer"),
   ),
   valueBytes: s.optional(s.count("the size of the value that its handler returned, or of the error")),
-  value: s.optional(s.described(s.bytes(), "that value, where values were asked for: JSON or bytes")),
+  value: s.optional(s.described(s.bytes(), "the value, if values were requested: JSON or bytes")),
   entry,
 });
 

@@ -18,7 +18,7 @@ const runningTask = s.object({
   name: s.described(s.text(), "of the job"),
   attempt: s.count(),
   startedAt: s.optional(s.number("milliseconds since 1970; absent if the start was not reported")),
-  entry: s.optional(s.described(s.textOrBytes(), "of one worker that is asked for by its id")),
+  entry: s.optional(s.described(s.textOrBytes(), "only if one worker is requested by its id")),
 });
 
 const row = s.object({

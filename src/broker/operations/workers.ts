@@ -178,7 +178,7 @@ export function undrainHere(core: Core, { worker: id }: { worker: WorkerId }): {
 export const stopInput = s.object({
   worker,
   slots: s.optional(s.integer(1, 65_535, "only so many of its slots, each as soon as it is free")),
-  now: s.optional(s.flag("do not let its tasks end: they are killed and go to other workers")),
+  now: s.optional(s.flag("do not wait for its tasks: they are killed and go to other workers")),
 });
 
 export const stop = operation({

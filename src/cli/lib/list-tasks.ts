@@ -20,7 +20,7 @@ interface TaskFilter {
   /** Only tasks with these indices. */
   readonly indices?: Ranges;
   readonly worker?: string;
-  /** For the whole entry, or the number of a task without one. */
+  /** A glob for the whole entry, or for the number of a task without one. */
   readonly entry?: string;
   /** The first of each state are enough. */
   readonly limit?: number;

@@ -40,7 +40,7 @@ function read(text: string, source: string): string {
 }
 
 function addPassword(url: string, source: string, env: NodeJS.ProcessEnv): string {
-  if (!/^postgres(ql)?:\/\//.test(url)) throw badStoreUrl(source, `is no address of a database, expected ${FORM}`);
+  if (!/^postgres(ql)?:\/\//.test(url)) throw badStoreUrl(source, `is not the address of a database, expected ${FORM}`);
   // Node cannot parse a URL with several hosts. Then the password has to be in the URL or in PGPASSWORD.
   if (!URL.canParse(url)) return url;
   const parsed = new URL(url);

@@ -35,15 +35,27 @@ interface Options extends BrokerChoice {
 
 export function alloc(): Command {
   const command = new Command("alloc")
-    .description("Let a batch system run workers: asked for while work waits that they could do, given back when not.")
+    .description("Let a batch system run workers: requested while suitable work waits, released when idle.")
     .addArgument(new Argument("[action]", "what to do").choices(ACTIONS).default("list"))
     .argument("[names...]", "the allocator; add: slurm, the allocator, and after -- options of sbatch")
     .option("--max-workers <n>", "add: workers at a time, queued ones included", wholeNumber(20, 1))
     .option("--backlog <n>", "add: allocations that wait in the queue at a time (default: 1)", wholeNumber(2, 1))
-    .option("--time-limit <duration>", "add: of each allocation, such as 1h; tasks must fit into it", parseDuration)
-    .option("--idle-timeout <duration>", "add: a worker ends after so long without a task (default: 5m)", parseDuration)
-    .option("--slots <n>", "add: of each worker, and CPUs asked for each (default: 1)", wholeNumber(2, 1))
-    .option("--nodes <n>", "add: of each allocation, with one worker on each (default: 1)", wholeNumber(2, 1))
+    .option(
+      "--time-limit <duration>",
+      "add: the time of each allocation, such as 1h; tasks must fit into it",
+      parseDuration,
+    )
+    .option(
+      "--idle-timeout <duration>",
+      "add: a worker ends after this long without a task (default: 5m)",
+      parseDuration,
+    )
+    .option("--slots <n>", "add: slots of each worker, and CPUs requested for it (default: 1)", wholeNumber(2, 1))
+    .option(
+      "--nodes <n>",
+      "add: nodes of each allocation, with one worker on each (default: 1)",
+      wholeNumber(2, 1),
+    )
     .option("--resource <name=amount>", "add: what each worker offers, such as gpu=1; may be repeated", collect, [])
     .option("--pool <name>", "add: its workers run tasks of this pool only")
     .option("--tag <tag>", "add: a tag of its workers; may be repeated", collect, [])
@@ -51,8 +63,8 @@ export function alloc(): Command {
     .option("--forward <host>", "add: nodes reach the broker through ssh to this host, such as the login node")
     .option("--dir <dir>", "add: for job scripts and output; the nodes must see it (default: in the home directory)")
     .option("--replace", "add: replace an existing allocator of this name")
-    .option("--dry-run", "add: show what it would ask for, and save nothing")
-    .option("--cancel-running", "remove: cancel allocations that run, too")
+    .option("--dry-run", "add: show what it would request, and save nothing")
+    .option("--cancel-running", "remove: also cancel running allocations")
     .option("--json", "print JSON");
   return addBrokerOptions(command).addHelpText("after", EXAMPLES).action(perform);
 }
@@ -71,7 +83,7 @@ async function perform(action: Action, names: readonly string[], options: Option
     await withBroker(options, addition(names, options), openRunningBroker);
     return;
   }
-  if (rest[0] !== undefined) throw badInput(`laboro alloc ${action} takes one allocator; ${rest[0]} is one word more`);
+  if (rest[0] !== undefined) throw badInput(`laboro alloc ${action} takes one allocator, got also ${rest[0]}`);
   if (action === "list") {
     if (name !== undefined) throw badInput(`laboro alloc list takes no name; laboro alloc show ${name} does`);
     await withBroker(options, (client) => list(client, options), openRunningBroker);
@@ -153,8 +165,8 @@ async function showDryRun(
     return;
   }
   printLines(
-    `it would ask for ${found.asks === 1 ? "1 allocation" : `${found.asks} allocations`} now: ${found.status}`,
-    ...found.unfit.map(({ job, tasks, reason }) => `not for ${tasks} tasks as of job ${job}: ${reason}`),
+    `it would request ${found.asks === 1 ? "1 allocation" : `${found.asks} allocations`} now: ${found.status}`,
+    ...found.unfit.map(({ job, tasks, reason }) => `not for ${tasks} tasks like those of job ${job}: ${reason}`),
     `by ${found.command.join(" ")}`,
     `${found.manager} ${found.accepted ? "accepts it" : "refuses it"}: ${found.answer}`,
     ...["", found.script.trimEnd()],

@@ -188,7 +188,7 @@ export function checkClock(difference: number): Check {
 
 function remedyFor(cause: unknown): string | undefined {
   const code = cause instanceof LaboroError ? cause.code : undefined;
-  if (code === "LABORO_BAD_TOKEN") return "its token is another one: take the join URL or access.json again";
+  if (code === "LABORO_BAD_TOKEN") return "its token is a different one: copy the join URL or access.json again";
   if (code === "LABORO_BAD_INPUT") return "correct it";
   if (messageOf(cause).includes("laboro serve")) return undefined;
   return "is it running, is the address right, and does a firewall let its port through?";
@@ -213,7 +213,7 @@ const SECRETS = /^(?:access|tokens|certificates)\.json$|\.key$|^join/;
 function checkDataDirectory(dir: string): Check[] {
   const stat = fs.statSync(dir, { throwIfNoEntry: false });
   if (stat === undefined)
-    return [ok(`the data directory ${dir} is not there; laboro serve makes it`), ...checkDisk(dir)];
+    return [ok(`the data directory ${dir} does not exist yet; laboro serve creates it`), ...checkDisk(dir)];
   if (!stat.isDirectory()) return [fail(`${dir} is no directory`, "give another with --data")];
   try {
     fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
@@ -225,7 +225,10 @@ function checkDataDirectory(dir: string): Check[] {
   const foreign = distrustReason(dir);
   if (foreign !== undefined)
     return [
-      fail(`the data directory ${dir} is not used: ${foreign}`, "make it yours alone, or give another with --data"),
+      fail(
+        `the data directory ${dir} is not used: ${foreign}`,
+        "remove the access of others, or give another with --data",
+      ),
     ];
   return [
     ok(`the data directory ${dir} has mode ${octal(stat.mode)}`),
@@ -241,8 +244,8 @@ function checkDisk(dir: string): Check[] {
     const network = networkFilesystem(dir);
     const kind =
       network === undefined
-        ? ok("it lies on a local filesystem")
-        : warn(`it lies on a network filesystem (${network})`, "a database can be damaged there: use a local disk");
+        ? ok("it is on a local filesystem")
+        : warn(`it is on a network filesystem (${network})`, "a database can be damaged there: use a local disk");
     return [kind, ...checkSpace(dir)];
   } catch (cause) {
     return [warn(`its filesystem cannot be checked: ${messageOf(cause)}`, "check that the path is right")];
@@ -282,9 +285,9 @@ function checkDatabase(dir: string): Check {
       const damage = findDamage(file, stored);
       if (damage !== undefined)
         return fail(`no broker runs there; ${damage.text}`, "restore a backup, or start without it");
-      if (stored.commits === 0) return ok("no broker has kept anything there yet");
+      if (stored.commits === 0) return ok("no broker has stored anything there yet");
       const jobs = findMiscounted(file);
-      if (jobs.length === 0) return ok("no broker runs there; its database is whole");
+      if (jobs.length === 0) return ok("no broker runs there; its database is intact");
       return fail(`the counters of these jobs differ from their results: ${jobs.join(", ")}`, RESTORE);
     } finally {
       lock.release();

@@ -73,8 +73,8 @@ export function run(): Command {
       parsePerCores,
     )
     .option("--results <dir>", "save stdout and stderr of each task in files below this folder, and print none")
-    .option("--delay <duration>", "wait so long between the starts of two tasks: 0.5, 2m", parseDuration)
-    .option("--load <n>", "start no task while so many processes run on this machine: 8, 100%", parsePerCores)
+    .option("--delay <duration>", "the time between the starts of two tasks: 0.5, 2m", parseDuration)
+    .option("--load <n>", "start no task while this many processes run on this machine: 8, 100%", parsePerCores)
     .option("--memfree <size>", "start no task while less memory than this is available: 2G", parseSize)
     .option(
       "-S, --ssh <hosts>",

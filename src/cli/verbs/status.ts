@@ -109,9 +109,7 @@ async function listLines(client: Client, options: Options, usageOf: UsageOf | un
   ]);
   const terminal = detectTerminal();
   const lines = [...brokerLines(broker, terminal), ""];
-  const none = isFiltered(options)
-    ? "no job is like that"
-    : "there is no job yet; laboro run or laboro submit gives one";
+  const none = isFiltered(options) ? "no job matches" : "there is no job yet; laboro run or laboro submit gives one";
   lines.push(...(jobs.length === 0 ? [none] : await jobTable(jobs, terminal, usageOf)));
   if (hidden === 0) return lines;
   const count = truncated ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");

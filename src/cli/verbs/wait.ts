@@ -120,6 +120,6 @@ function sumOf(jobs: readonly JobView[]): TaskCounts {
 function deadlineError(open: readonly number[], timeoutMs: number): LaboroError {
   const [first] = open;
   const which = open.length === 1 ? `job ${first} has` : `jobs ${open.join(", ")} have`;
-  const text = `${which} not ended within ${formatDuration(timeoutMs)}; laboro status ${first} says how far it is`;
+  const text = `${which} not ended within ${formatDuration(timeoutMs)}; laboro status ${first} shows its progress`;
   return new LaboroError("LABORO_DEADLINE", text);
 }

@@ -98,7 +98,7 @@ export function worker(): Command {
     .option("--min-memory <size>", "start no task while less memory than this is available, such as 2G", parseSize)
     .option(
       "--max-load <n>",
-      "start no task while so many processes run or are ready to run on the machine: 8, 100% of its cores",
+      "start no task while this many processes run or are ready to run on the machine: 8, 100% of its cores",
       parsePerCores,
     )
     .option("--lifetime <duration>", "stop gracefully after this time, such as 1h30m or 01:30:00", parseDuration)
@@ -121,7 +121,7 @@ export function worker(): Command {
     .option("--handlers <file>", "a module with task handlers, which run in threads; may be repeated", collect, [])
     .option(
       "--handler-memory <size>",
-      "run handlers in processes instead of threads, each with so much heap, such as 512M: one that needs more fails its " +
+      "run handlers in processes instead of threads, each with this much heap, such as 512M: one that needs more fails its " +
         "task alone",
       parseSize,
     )

@@ -108,7 +108,7 @@ export function decodeMessage(given: Uint8Array): Message | Unreadable {
   const number = bytes.readUInt8(2);
   const seq = bytes.readUInt32LE(4);
   const type = NAMES.get(number);
-  if (type === undefined) return { type: "?", seq, number, why: `${number} is no type of message` };
+  if (type === undefined) return { type: "?", seq, number, why: `${number} is not a message type` };
   return { ...readContent(type, () => bodyOf(type, bytes)), seq };
 }
 
@@ -186,7 +186,7 @@ function payloadOf(bytes: Buffer, headerSize: number): MsgpackReader {
 function typeV1(bytes: Buffer): TypeV1 {
   const number = bytes.readUInt16LE(2);
   const type = TYPES_V1.find((name) => TYPES[name] === number);
-  if (type === undefined) throw badMessage(`${number} is no type of message in version 1`);
+  if (type === undefined) throw badMessage(`${number} is not a message type of version 1`);
   return type;
 }
 
@@ -196,7 +196,7 @@ export const STREAM_LAYOUT: Layout = {
   sizeOf: (bytes) => {
     const number = headed(bytes, HEADER_SIZE).readUInt8(2);
     const type = NAMES.get(number);
-    if (type === undefined || type === "LIST") throw badMessage(`${number} is no type of message that is in use`);
+    if (type === undefined || type === "LIST") throw badMessage(`${number} is not a message type in use`);
     return HEADER_SIZE + (HAVE_PAYLOAD.includes(type) ? bytes.readUInt32LE(HEADER_SIZE - 4) : 0);
   },
 };

@@ -141,6 +141,6 @@ class StreamDecoder<In extends object, Out> implements Decoder {
   end(): readonly DecodedMessage[] {
     return [...this.#framers.values()]
       .filter(({ pending }) => pending > 0)
-      .map(({ pending }) => ({ name: "?", fields: {}, note: `${pending} bytes are no whole message` }));
+      .map(({ pending }) => ({ name: "?", fields: {}, note: `${pending} bytes are not a whole message` }));
   }
 }

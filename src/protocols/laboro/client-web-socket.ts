@@ -359,5 +359,5 @@ export function certificateError(cause: unknown, broker: string): LaboroError | 
   const errno = errnoOf(cause) ?? "";
   if (!/CERT|SIGNATURE|INVALID_CA|ISSUER/.test(errno)) return undefined;
   const text = cause instanceof Error ? cause.message : errno;
-  return new LaboroError("LABORO_BAD_CERTIFICATE", `the certificate of ${broker} does not hold: ${text}`, { cause });
+  return new LaboroError("LABORO_BAD_CERTIFICATE", `the certificate of ${broker} is not valid: ${text}`, { cause });
 }

@@ -98,7 +98,7 @@ export function errorCode(value: unknown, what: string): ErrorCode {
   throw unexpectedValue(what, "a LABORO_ code", value);
 }
 
-/** Words that travel as their position in a list which only ever grows. */
+/** A word, sent as its position in a list that only grows. */
 export function enumValue<Word extends string>(value: unknown, what: string, words: readonly Word[]): Word {
   const found = typeof value === "number" ? words[value] : undefined;
   if (found === undefined) throw unexpectedValue(what, `a number for one of ${words.join(", ")}`, value);
@@ -174,7 +174,7 @@ export function scan(bytes: Uint8Array, limits: ScanLimits): void {
     const claimed = kind === Kind.map ? length * 2 : length;
     // A value takes a byte at least.
     if (claimed > end - at) throw badMessage(`a list claims ${claimed} values, ${end - at} bytes are left`);
-    if (lacking.length + 1 >= limits.depth) throw badMessage(`lists lie more than ${limits.depth} deep in each other`);
+    if (lacking.length + 1 >= limits.depth) throw badMessage(`lists are nested more than ${limits.depth} deep`);
     lacking.push(left);
     maps.push(inMap);
     left = claimed;

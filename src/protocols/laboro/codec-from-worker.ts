@@ -205,7 +205,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
   LEAVING: { number: 9, write: () => [9], read: () => ({ type: "LEAVING" }) },
 };
 
-/** A row ends where all remaining fields are absent; one in the middle is nil. */
+/** Absent fields at the end of a row are left out. An absent field in the middle is nil. */
 function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
@@ -314,7 +314,7 @@ function readRemembered(value: unknown): RememberedStore {
   return absent(acceptedBy) ? known : { ...known, acceptedBy: name(acceptedBy, "acceptedBy") };
 }
 
-/** A store's numbers hold what begins here and is a message long. */
+/** A position plus the length of a message must fit into a store's numbers. */
 const position = (value: unknown, what: string): number => integer(value, what, 0, MAX_POSITION);
 
 /** Milliseconds. A handler may ask for a wait that no store can hold. */

@@ -34,7 +34,7 @@ import {
   type ToWorker,
 } from "./messages.js";
 
-/** Who sent a frame, and with that what may be in it. */
+/** By sender of a frame: the messages that it may contain. */
 export interface SentBy {
   readonly worker: FromWorker;
   readonly client: FromClient;
@@ -54,7 +54,7 @@ const OPTIONS: Options & { readonly skipValues: readonly unknown[] } = {
   useRecords: false,
   variableMapSize: true,
   encodeUndefinedAsNil: true,
-  // The scan has refused what a number cannot hold.
+  // The scan has refused integers that a number cannot hold.
   int64AsType: "number",
   skipValues: [undefined],
   useToJSON: false,
@@ -85,8 +85,8 @@ const REQUEST_NUMBERS: Readonly<Partial<Record<Sender, number>>> = {
 };
 
 /**
- * Messages with values that a caller of the SDK gave, or with texts of any origin. All others hold what laboro itself
- * made.
+ * Messages with values that a caller of the SDK gave, or with texts of any origin. All others contain only values that
+ * laboro made.
  */
 const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
   ...(["JOIN", "SERVICES", "REPLY"] as const),
@@ -102,7 +102,7 @@ const UNCHECKED_BYTES = ROWS_LIMIT;
 const mustCheck = ({ type }: LinkMessage, bytes: number): boolean =>
   WITH_GIVEN_VALUES.has(type) || (bytes > UNCHECKED_BYTES && WITH_SUBMITTED_VALUES.has(type));
 
-/** Throws LABORO_BAD_INPUT where a caller gave a value that the other end would refuse: it must not end the link. */
+/** Throws LABORO_BAD_INPUT for a caller's value that the other end would refuse, because that would end the link. */
 export function encodeMessage(message: LinkMessage): Uint8Array {
   const codec = CODECS[message.type];
   try {

@@ -85,12 +85,12 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     return this.#open;
   }
 
-  /** Bytes that were sent and have not been passed on. A sender of much checks it before it sends more. */
+  /** Bytes that were sent and are still in this process. A large sender checks it before it sends more. */
   get bufferedBytes(): number {
     return this.#transport.bufferedBytes;
   }
 
-  /** Goes out with all else of this turn. Once closed, nothing happens. Throws LABORO_BAD_INPUT. */
+  /** Sends the message with the others of this turn. Once closed, nothing happens. Throws LABORO_BAD_INPUT. */
   send(message: Out): void {
     if (!this.#open) return;
     const { traced } = this.#options;
@@ -98,12 +98,12 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#transport.send(message);
   }
 
-  /** From now on HEARTBEATs go and are expected. */
+  /** From now on HEARTBEATs are sent and expected. */
   startHeartbeat(intervalMs: number): void {
     if (this.#open) this.#transport.startHeartbeat(intervalMs);
   }
 
-  /** The same connection, for the session that takes over once the first message has said who calls. */
+  /** The same connection, for the session that takes over after the first message. */
   handOver<NewIn extends In, NewOut extends Out>(handler: LinkHandler<NewIn>): Connection<NewIn, NewOut> {
     const taken = this as unknown as Connection<NewIn, NewOut>;
     taken.#handler = handler;

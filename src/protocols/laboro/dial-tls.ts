@@ -11,10 +11,10 @@ import { LaboroError } from "../../base/errors.js";
 import { normalizeFingerprint } from "./broker-address.js";
 import { tunnelSocket } from "./client-web-socket.js";
 
-/** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
+/** Certificates by fingerprint. They cannot change, so each is fetched once. */
 const caByFingerprint = new Map<string, string>();
 
-/** How to connect to a broker with this CA; undefined where `fetchCa` has not seen its certificate yet. */
+/** How to connect to a broker with this CA; undefined if `fetchCa` has not seen its certificate yet. */
 export function pinnedTlsOptions(fingerprint: string): ConnectionOptions | undefined {
   const ca = caByFingerprint.get(fingerprint);
   return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => undefined };
@@ -27,7 +27,7 @@ export function pinnedTlsOptions(fingerprint: string): ConnectionOptions | undef
 export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal, tunnels?: string): Promise<void> {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   return new Promise((resolve, reject) => {
-    // What is checked here is the fingerprint; the chain is, when the certificate is known.
+    // Only the fingerprint is checked here. The chain is checked when the certificate is known.
     const servername = isIP(host) === 0 ? host : "";
     const place =
       tunnels === undefined ? { host, port: Number(url.port || 443) } : { path: tunnelSocket(tunnels, url) };

@@ -39,10 +39,10 @@ export type LinkOf<From extends DialerRole> = Connection<
 
 export interface DialOptions<From extends DialerRole> {
   readonly from: From;
-  /** `http:` or `https:`, or the same of a WebSocket. One with a fingerprint behind `#` is held to that. */
+  /** With the scheme `http:`, `https:`, `ws:` or `wss:`. A fingerprint after `#` is required of that broker's CA. */
   readonly urls: readonly BrokerAddress[];
   readonly token?: string;
-  /** SHA-256 of the CA's certificate, to which every `https:` URL without its own is held. */
+  /** SHA-256 of the CA's certificate, required of every `https:` URL without its own. */
   readonly caFingerprint?: string;
   /**
    * A directory with a Unix socket for each broker that is reached through a tunnel. Then no broker is reached
@@ -60,7 +60,7 @@ export interface DialOptions<From extends DialerRole> {
   readonly onRefused: (error: LaboroError) => void;
   /** Every URL has failed, for the n-th time in a row. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
-  /** A refusal at this URL is as good as no answer: the others are tried. */
+  /** Whether a refusal at this URL counts as no answer: the others are tried. */
   readonly ignoreRefusal?: (url: BrokerAddress) => boolean;
   readonly log?: LinkLog;
   readonly connectTimeoutMs?: number;
@@ -216,7 +216,7 @@ class Dialer<From extends DialerRole> implements Dial {
       ...(transport === undefined ? {} : { transport }),
     } as const;
     let messageReceived = false;
-    // What waits here is this program's own, and the broker may take a while to read it.
+    // The waiting messages are this program's own, and the broker may take a while to read them.
     const unlimited = { ...options, bufferLimit: Number.POSITIVE_INFINITY };
     const connection: LinkOf<From> = new Connection(socket, log === undefined ? unlimited : { ...unlimited, log }, {
       onMessages: (batch: readonly DialerMessages[From]["receives"][]) => {
@@ -242,7 +242,7 @@ class Dialer<From extends DialerRole> implements Dial {
     );
     this.#cancelCurrent = (code, text) => {
       connection.close(code, text);
-      // A client closes when all it asked for was answered. What a worker sent last must arrive.
+      // A client closes when everything is answered. The last messages of a worker must still arrive.
       if (from === "client" && socket instanceof ClientWebSocket) socket.unref();
     };
     onOpen(connection);

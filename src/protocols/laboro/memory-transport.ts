@@ -12,9 +12,9 @@ import { decodeFrame, encodeFrame, readBack } from "./codec.js";
 import type { LinkMessage } from "./messages.js";
 
 export interface Transport {
-  /** Bytes that were sent and have not been passed on. */
+  /** Bytes that were sent and are still in this process. */
   readonly bufferedBytes: number;
-  /** Goes out with all else of this turn. Throws LABORO_BAD_INPUT. */
+  /** Sends the message with the others of this turn. Throws LABORO_BAD_INPUT. */
   send(message: LinkMessage): void;
   startHeartbeat(intervalMs: number): void;
   /** Sends what waits, then the code and the text. Nothing is sent after that. */
@@ -41,7 +41,7 @@ export interface TransportEvents {
 const NEVER_MS = 2 ** 31 - 1;
 /** In one turn of the event loop. */
 const MAX_DELIVERIES = 16;
-/** What a message without bytes counts as. */
+/** The size that is counted for a message without bytes. */
 const MESSAGE_BYTES = 64;
 
 let deliveries = 0;
@@ -107,7 +107,7 @@ export class MemorySocket implements Transport {
   terminate(): void {
     this.#waiting = [];
     this.#bytes = 0;
-    this.close(1006, "the connection ended without a goodbye");
+    this.close(1006, "the connection ended without a close");
   }
 
   release(): void {

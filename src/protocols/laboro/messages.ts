@@ -108,7 +108,7 @@ export interface Join {
   /** How long the worker will still run; unlimited if absent. */
   readonly lifetimeMs?: number;
   readonly store?: RememberedStore | undefined;
-  /** It comes through a tunnel: the end of the connection does not tell that the worker has ended. */
+  /** It comes through a tunnel: the end of the connection does not show that the worker has ended. */
   readonly tunnelled?: true;
 }
 
@@ -131,7 +131,7 @@ export type FromWorker =
   | { readonly type: "RETRACTED"; readonly tasks: readonly AttemptRange[] }
   /** Cancelled before they were started. One that ran comes back as DONE. */
   | { readonly type: "CANCELLED"; readonly tasks: readonly AttemptRange[] }
-  /** How far handlers are, as JSON. */
+  /** The progress of handlers, as JSON. */
   | { readonly type: "TASK_PROGRESS"; readonly tasks: readonly (TaskRef & { readonly value: string })[] }
   /** A task of `job` asks for results of the job `of`. With `limit` 1 there is a value of any size. */
   | {
@@ -183,7 +183,7 @@ export interface Welcome {
   readonly heartbeatMs: number;
   /** `version`, `settings` as the operator keeps them for this worker, `heartbeatMs`. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** Bytes of OUTPUT that may be under way unacknowledged. */
+  /** Bytes of OUTPUT that may be sent without an acknowledgement. */
   readonly window: number;
   readonly store: StoreInfo;
 }
@@ -289,7 +289,7 @@ export type FromClient =
     }
   /** From now on, PROGRESS of this job is sent, until it has ended or a CANCEL_REQUEST with this id comes. */
   | ({ readonly type: "FOLLOW"; readonly id: number } & FollowRequest)
-  /** So many ended tasks of a FOLLOW were taken. */
+  /** The client has taken this many ended tasks of a FOLLOW. */
   | { readonly type: "FOLLOW_CREDIT"; readonly id: number; readonly tasks: number }
   | ({ readonly type: "TAKEN" } & TakenOutput)
   | { readonly type: "HEARTBEAT" };

@@ -57,7 +57,7 @@ export class Outbox {
   }
 }
 
-/** What is used of a WebSocket: of `ws` at the broker, of a ClientWebSocket at a worker or client. */
+/** The used part of a WebSocket: `ws` at the broker, ClientWebSocket at a worker or client. */
 export interface WebSocketLike {
   readonly bufferedAmount: number;
   send(data: Uint8Array): void;
@@ -178,10 +178,7 @@ export class SocketTransport implements Transport {
   }
 
   #onSocketClose(code: number, text: string): void {
-    this.#events.onEnded(
-      code,
-      code === 1006 ? (this.#fault?.message ?? "the connection ended without a goodbye") : text,
-    );
+    this.#events.onEnded(code, code === 1006 ? (this.#fault?.message ?? "the connection ended without a close") : text);
   }
 }
 

@@ -51,7 +51,7 @@ export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
   if (second === undefined || value === undefined) return malformed(`${word} without parameters`);
   if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
   const parameters = objectIn(value);
-  if (parameters === undefined) return malformed(`the parameters of ${word} are no JSON object`);
+  if (parameters === undefined) return malformed(`the parameters of ${word} are not a JSON object`);
   const exact = withExactIds(parameters, value);
   const message = { kind: "message", envelope, command: known, parameters: exact, body } as const;
   const inline = body.length === 0 && /^(?:WORK|TASK)/.test(known) ? (parameters.body ?? undefined) : undefined;

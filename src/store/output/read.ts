@@ -199,7 +199,7 @@ export function readOutput(
     if (extent === undefined) break;
     page.skipTo(extent.offset, "not stored");
     const fd = open(extent.segment);
-    let found = typeof fd === "string" ? fd : "other records stand in its place";
+    let found = typeof fd === "string" ? fd : "other records are in its place";
     if (typeof fd === "number") {
       scanRecords(
         fd,

@@ -175,7 +175,7 @@ class CommitAttempt<T> {
     if (mark?.known === true && this.unconfirmed !== undefined) return this.unconfirmed;
     throw new LaboroError(
       "LABORO_LEASE_LOST",
-      "the lease of this broker has ended and others may have taken over what it had: it has to open the store again",
+      "the lease of this broker has ended and others may have taken over its tasks: it must open the store again",
     );
   }
 

@@ -107,7 +107,7 @@ export class Connections {
       });
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
-      throw badInput(`${this.displayUrl} is no address of a PostgreSQL database: ${text}`, cause);
+      throw badInput(`${this.displayUrl} is not the address of a PostgreSQL database: ${text}`, cause);
     }
   }
 

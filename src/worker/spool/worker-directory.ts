@@ -84,7 +84,7 @@ function readOrCreateSecret(path: string): string {
   if (text.length >= SHORTEST_SECRET) return text;
   throw new LaboroError(
     "LABORO_DATA_CORRUPT",
-    `${path} holds no worker's secret; remove it to let the worker take a new one`,
+    `${path} holds no worker's secret; remove it to give the worker a new one`,
   );
 }
 

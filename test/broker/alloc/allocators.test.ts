@@ -384,7 +384,7 @@ describe("the worker of an allocation", () => {
     await add(setup);
     const heavy = await work(setup.client, 1, { needs: { mem: 1 } });
     const reason = async () => (await setup.client.ask("explain", { job: heavy.id, index: 0 })).reason;
-    const unknown = "the task needs 1 mem, and its workers are not known to have any; --resource mem=N says it";
+    const unknown = "the task needs 1 mem, and its workers are not known to have any; --resource mem=N declares it";
     await until("explain says so", async () => (await reason()).includes(unknown));
     await work(setup.client);
     await until("it asks", () => setup.slurm.jobs.length === 1);

@@ -211,7 +211,7 @@ describe("an allocator asks", () => {
       "resources",
       {},
       [5, { gpu: 1 }],
-      "the task needs 1 gpu, and its workers are not known to have any; --resource gpu=N says it",
+      "the task needs 1 gpu, and its workers are not known to have any; --resource gpu=N declares it",
     ],
     ["time", {}, [5, {}, { timeMs: 2 * HOUR }], "its workers live for 57m, and the task needs 2h"],
   ])("never for what cannot fit: %s", (_, spec, work, why) => {
@@ -424,7 +424,7 @@ describe("failures", () => {
         site.join(number, true);
       }
     });
-    expect(site.log).toContain("recovered: its worker is of use: the failures before it are forgotten");
+    expect(site.log).toContain("recovered: its worker is useful: earlier failures no longer count");
     expect([site.allocator.state.paused, site.allocator.state.failures, site.live.length]).toEqual([undefined, 0, 10]);
   });
 

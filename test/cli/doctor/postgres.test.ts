@@ -37,20 +37,17 @@ it("finds a server fit for a group of brokers, before the first of them and afte
     "ok PostgreSQL VERSION at postgres://HOST/DATABASE answers in TIME",
     "ok it has on disk what it acknowledges (synchronous_commit = on)",
     "ok MANY of its 60 connections are free; a broker takes up to 7",
-    "ok it clears away what is dead",
+    "ok its autovacuum removes dead rows",
     "ok its clock agrees with this one",
   ];
   expect(await lines(url)).toEqual([
     ...fit,
-    `ok no broker has kept anything there yet; laboro serve --store brings it to version ${MIGRATIONS.length}`,
+    `ok no broker has stored anything there yet; laboro serve --store brings it to version ${MIGRATIONS.length}`,
   ]);
   const store = openPostgresStore({ url });
   await store.open(0);
   await store.close();
-  expect(await lines(url)).toEqual([
-    ...fit,
-    `ok its schema is of version ${MIGRATIONS.length}, as this laboro wants it`,
-  ]);
+  expect(await lines(url)).toEqual([...fit, `ok its schema has version ${MIGRATIONS.length}, as this laboro expects`]);
 });
 
 it("finds settings that lose what was acknowledged, and a schema that is newer", async () => {
@@ -64,9 +61,9 @@ it("finds settings that lose what was acknowledged, and a schema that is newer",
     `ALTER DATABASE ${name} SET idle_in_transaction_session_timeout = 0`,
   );
   expect(found).toContainEqual(
-    expect.stringMatching(/^FAIL its synchronous_commit is off; what was acknowledged is lost/),
+    expect.stringMatching(/^FAIL its synchronous_commit is off; acknowledged data is lost/),
   );
-  expect(found).toContainEqual(expect.stringMatching(/^warn it lets transactions that others leave open stay open; /));
+  expect(found).toContainEqual(expect.stringMatching(/^warn it does not end transactions that others leave open; /));
   expect(found.at(-1)).toMatch(/^FAIL .*schema version 99, this laboro knows up to \d+/);
 });
 

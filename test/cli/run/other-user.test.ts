@@ -69,7 +69,7 @@ describe.skipIf(noOtherUser !== undefined)(
       chmodSync(place.file(".laboro"), 0o700);
       writeFileSync(place.file(".laboro/tokens.json"), '[{"role":"admin","token":"a-token-that-was-planted"}]\n');
       lchownSync(place.file(".laboro/tokens.json"), OTHER_UID, OTHER_UID);
-      expect((await place.run("echo ran")).stderr).toContain("it holds tokens.json, which belongs to another user");
+      expect((await place.run("echo ran")).stderr).toContain("it contains tokens.json, which belongs to another user");
     });
 
     it("a run in a directory that cannot be written keeps its data elsewhere, and says so", async () => {

@@ -48,8 +48,8 @@ it("types of version 2 are none of its own, and lengths have a limit", () => {
   for (const type of [0, 2, 5, 6, 9, 258]) {
     const bytes = encodeMessageV1({ type: "OK", nproc: 1 });
     bytes.writeUInt16LE(type, 2);
-    expect(() => decodeMessageV1(bytes)).toThrow(`${type} is no type`);
-    expect(new Framer(STREAM_LAYOUT_V1, 1_000).push(bytes).failure?.message).toMatch(`${type} is no type`);
+    expect(() => decodeMessageV1(bytes)).toThrow(`${type} is not a message type`);
+    expect(new Framer(STREAM_LAYOUT_V1, 1_000).push(bytes).failure?.message).toMatch(`${type} is not a message type`);
   }
   const long = encodeMessageV1({ type: "JOB", task: TASK }).subarray(0, 12);
   long.writeUInt32LE(0xffff_fff0, 8);

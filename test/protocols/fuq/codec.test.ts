@@ -198,7 +198,7 @@ describe("a payload", () => {
 
 describe("what cannot be read", () => {
   const unreadable: [string, Buffer, RegExp][] = [
-    ["an unknown type", framed(77, []), /77 is no type/],
+    ["an unknown type", framed(77, []), /77 is not a message type/],
     ["an UPDATE of nothing", framed(4, []), /ends at byte 0/],
     ["an UPDATE of nil", framed(4, [0xc0]), /nil/],
     ["a payload cut short", framed(4, [0x85, ...text("JobId")]), /values are claimed/],

@@ -26,7 +26,7 @@ export class BatchFollower {
   readonly #handlers: BatchHandlers;
   readonly #reported: EndedTasks;
   counters: TaskCounts = { succeeded: 0, failed: 0, cancelled: 0 };
-  /** Somebody holds the job. */
+  /** The job is held. */
   held = false;
 
   /** Tasks that ended in an earlier run are not reported. */

@@ -208,7 +208,7 @@ export async function runBatch(
   return end === "succeeded" && !notices.incomplete && filesMissing === 0 ? EXIT.ok : EXIT.failed;
 }
 
-/** As a shell has it. */
+/** As a shell reports it. */
 function exitCodeOf({ code, signal }: Partial<TaskView> = { code: 0 }): number {
   return signal === undefined ? (code ?? EXIT.failed) : 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
 }

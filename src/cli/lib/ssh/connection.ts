@@ -104,7 +104,7 @@ function sshCommand(env: NodeJS.ProcessEnv = process.env): readonly [string, ...
 
 export interface Ran {
   readonly code: number;
-  /** Of standard output and standard error. */
+  /** Standard output and standard error together. */
   readonly text: string;
 }
 
@@ -129,7 +129,7 @@ export class SshConnection {
     const socket = join(folder, "s");
     const master = ["-o", "ControlMaster=yes", "-o", `ControlPath=${socket}`, "-o", "ControlPersist=no"];
     this.host = host;
-    // Of the user's config only what leads to his connection counts, and for an own one nothing.
+    // The user's config leads to the user's connection. Nothing of it is needed for an own one.
     this.#control = shared ? to : ["-F", "none", "-S", socket, "--", host.destination];
     // In a session of its own: Ctrl-C is for laboro, which lets tasks end first.
     this.#child = spawn(file, [...own, ...OPTIONS, "-T", ...(shared ? [] : master), ...to, "exec sh"], {

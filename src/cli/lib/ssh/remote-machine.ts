@@ -43,7 +43,7 @@ export interface Facts {
   readonly nodeVersion?: string;
   readonly freeKb: number;
   readonly home: string;
-  /** Of the sockets of tunnels. */
+  /** The directory of the sockets of tunnels. */
   readonly tunnels: string;
 }
 
@@ -216,7 +216,7 @@ running && kill -$s $pid; while running; do sleep 0.1; done; rm -f pid join.url;
   }
 }
 
-/** In the folder of a worker. The process may be another one's by now, so its arguments are looked at. */
+/** In the folder of a worker. Another process may have its id by now, so the arguments are checked. */
 const IS_RUNNING = `running() { pid=$(cat pid 2>/dev/null) && kill -0 "$pid" 2>/dev/null && { cat "/proc/$pid/cmdline" 2>/dev/null || ps -o args= -p "$pid"; } | grep -qaF "$PWD/worker"; }`;
 
 const joinText = ({ urls, token, caFingerprint: ca }: BrokerAccess): string =>

@@ -29,7 +29,7 @@ export function checkArchive(archive: string | undefined): { readonly archive?: 
   throw badInput(`--archive: expected laboro-VERSION-linux-x64.tar.gz of npm run package, got ${archive}`);
 }
 
-/** What changed for the user; undefined for what he expects. */
+/** A change that the user should see; undefined for an expected one. */
 function changeText({ host, state, reason = "" }: HostStatus, before: HostState): string | undefined {
   if (state === "failed") return `${host} is not used: ${reason}`;
   if (state === "cut") return `${host}: ${reason}; trying again`;

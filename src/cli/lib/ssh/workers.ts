@@ -52,7 +52,7 @@ export interface SshWorkersOptions {
 
 interface Machine {
   readonly host: SshHost;
-  /** Of its worker's folder there. */
+  /** The id of its worker's folder there. */
   readonly id: string;
   readonly worker: string;
   /** Settled when the first attempt has joined or failed. */
@@ -207,7 +207,7 @@ export class SshWorkers {
         await this.#joined(machine);
         return { lost: Promise.race([remote.connection.ended, this.#watch(machine)]) };
       } catch (cause) {
-        // Nothing is left behind of a first attempt that failed.
+        // A failed first attempt leaves nothing behind.
         if (machine.state === "connecting" && machine.open !== undefined)
           await this.#stopWorker(machine, machine.open, false).catch(() => {});
         await remote.connection.close();
@@ -234,9 +234,9 @@ export class SshWorkers {
     for (;;) {
       const { state, said } = await this.#look(machine);
       if (state === "joined") return;
-      if (state === "ended") throw sshFailed(`its worker has ended: ${said || "it says nothing"}`);
+      if (state === "ended") throw sshFailed(`its worker has ended: ${said || "it printed nothing"}`);
       if (signal.aborted || Date.now() > deadline)
-        throw sshFailed(`its worker has not joined within ${JOIN_MS / 1000} s: ${said || "it says nothing"}`);
+        throw sshFailed(`its worker has not joined within ${JOIN_MS / 1000} s: ${said || "it printed nothing"}`);
       await sleep(LOOK_MS, signal);
     }
   }
@@ -248,7 +248,7 @@ export class SshWorkers {
       await sleep(WATCH_MS, signal);
       if (signal.aborted) return sshFailed("it was stopped");
       const { state, said } = await this.#look(machine);
-      if (state === "ended") return sshFailed(`its worker has ended: ${said || "it says nothing"}`);
+      if (state === "ended") return sshFailed(`its worker has ended: ${said || "it printed nothing"}`);
     }
   }
 

@@ -15,7 +15,7 @@ export interface TimeOptions {
   readonly neverOn?: readonly (number | string)[];
   readonly keep?: number;
   readonly keepFailed?: number;
-  // Of `submit` alone.
+  // For `submit` only.
   readonly in?: number;
   readonly at?: number;
   readonly key?: string;
@@ -26,18 +26,18 @@ export interface TimeOptions {
 /** Options that mean something only for a job that is not waited for. */
 export function addDelayAndKeyOptions(command: Command): Command {
   return command
-    .option("--in <duration>", "start no earlier than so long from now: 10m", parseDuration)
+    .option("--in <duration>", "start this long from now, or later: 10m", parseDuration)
     .option(
       "--at <time>",
       "start no earlier than this: 2026-12-24T18:00, local time here, or with +01:00 or Z",
       parseTime,
     )
     .option("--key <key>", "one job at a time has this key, until it ends: see --if-exists", parseKey)
-    .option("--key-for <duration>", "the job has its key for so long after its end as well", parseDuration)
+    .option("--key-for <duration>", "the job keeps its key for this long after its end", parseDuration)
     .addOption(
       new Option(
         "--if-exists <what>",
-        "where another job has the key: its number is returned, the new job refused, or the other one cancelled",
+        "if another job has the key: return its number, refuse the new job, or cancel the other one",
       )
         .choices([...IF_EXISTS])
         .default(undefined, "return"),
@@ -47,8 +47,8 @@ export function addDelayAndKeyOptions(command: Command): Command {
 /** When tasks are retried, and how long the job is kept. */
 export function addRetryAndKeepOptions(command: Command): Command {
   return command
-    .option("--retry-wait <duration>", "wait so long before the first retry (default: 1s)", parseDuration)
-    .option("--retry-factor <n>", "each wait is so many times the one before (default: 2)", decimal(1.5, 1, 100))
+    .option("--retry-wait <duration>", "the wait before the first retry (default: 1s)", parseDuration)
+    .option("--retry-factor <n>", "the factor between two successive waits (default: 2)", decimal(1.5, 1, 100))
     .option("--retry-max <duration>", "the longest wait before a retry (default: 1m)", parseDuration)
     .option("--retry-jitter <part>", "the part of each wait that is random, 0 to 1 (default: 0)", decimal(0.2, 0, 1))
     .option(
@@ -59,10 +59,10 @@ export function addRetryAndKeepOptions(command: Command): Command {
     .option("--never-on <ends>", "never retry these ends", parseEnds)
     .option(
       "--keep <duration>",
-      "keep the job so long after its end: 7d; none: for ever (default: as long as the broker says)",
+      "how long to keep the job after its end: 7d; none: for ever (default: the broker's --keep)",
       parseKeep,
     )
-    .option("--keep-failed <duration>", "the same where it did not succeed (default: as --keep)", parseKeep);
+    .option("--keep-failed <duration>", "the same for a job that does not succeed (default: as --keep)", parseKeep);
 }
 
 const parseKey = textLike("nightly", "at most 200 printable ASCII characters without blanks", /^[\x21-\x7e]{1,200}$/);

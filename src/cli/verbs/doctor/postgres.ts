@@ -75,7 +75,7 @@ async function checkServer(client: Client, place: string): Promise<Check[]> {
 }
 
 function checkDurability({ fsync, synchronousCommit, fullPageWrites }: ServerInfo): Check[] {
-  const loses = "what was acknowledged is lost when the machine fails: ALTER SYSTEM SET";
+  const loses = "acknowledged data is lost when the machine fails: ALTER SYSTEM SET";
   const bad: Check[] = [];
   if (fsync !== "on") bad.push(fail("its fsync is off", `${loses} fsync = on`));
   if (synchronousCommit === "off") bad.push(fail("its synchronous_commit is off", `${loses} synchronous_commit = on`));
@@ -98,29 +98,31 @@ function checkMaintenance({ autovacuum, noIdleTimeout, oldestS }: ServerInfo): C
     checks.push(fail("its autovacuum is off", "tables only grow: ALTER SYSTEM SET autovacuum = on"));
   if (oldestS > LONG_S) {
     const what = `a transaction has been open for ${shortDuration(oldestS * 1_000)}`;
-    checks.push(warn(what, "nothing dead is cleared away meanwhile: see xact_start in pg_stat_activity"));
+    checks.push(warn(what, "VACUUM cannot remove dead rows meanwhile: see xact_start in pg_stat_activity"));
   }
   if (noIdleTimeout) {
     const remedy = "set idle_in_transaction_session_timeout, for example to 5min; a broker's own have theirs";
-    checks.push(warn("it lets transactions that others leave open stay open", remedy));
+    checks.push(warn("it does not end transactions that others leave open", remedy));
   }
-  return checks.length > 0 ? checks : [ok("it clears away what is dead")];
+  return checks.length > 0 ? checks : [ok("its autovacuum removes dead rows")];
 }
 
 function checkClock(difference: number): Check {
   const offset = Math.abs(difference);
   if (offset < CLOCK_MS) return ok("its clock agrees with this one");
   const what = `its clock is ${shortDuration(offset)} ${difference < 0 ? "behind" : "ahead of"} this one`;
-  return warn(what, "set both by NTP: leases go by the server's clock, times in lists by the brokers'");
+  return warn(what, "set both by NTP: leases use the server's clock, times in lists the brokers'");
 }
 
 async function checkSchema(client: Client, place: string, { mayCreate }: ServerInfo): Promise<Check> {
   const known = MIGRATIONS.length;
   try {
     const version = await schemaVersion(client, place);
-    if (version === known) return ok(`its schema is of version ${version}, as this laboro wants it`);
+    if (version === known) return ok(`its schema has version ${version}, as this laboro expects`);
     const what =
-      version === 0 ? "no broker has kept anything there yet" : `its schema is of version ${version}, before ${known}`;
+      version === 0
+        ? "no broker has stored anything there yet"
+        : `its schema has version ${version}, this laboro expects ${known}`;
     if (mayCreate) return ok(`${what}; laboro serve --store brings it to version ${known}`);
     return fail(what, `this user may not change it: GRANT CREATE ON DATABASE, or start a broker as its owner once`);
   } catch (cause) {

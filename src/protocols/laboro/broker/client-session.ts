@@ -26,13 +26,16 @@ export class ClientSession {
   readonly #info: BrokerInfo;
   readonly #asks: ConnectionAsks;
   readonly #connection: Connection<FromClient, ToClient>;
-  /** Requests under way, by the client's number for them. */
+  /** Requests in progress, by the client's number. */
   readonly #requests = new Map<number, { readonly number: RequestId; readonly bytes: number }>();
-  /** Operations under way, likewise. With one signal for all, each that listens to it would search the others. */
+  /**
+   * Operations in progress, by the client's number. Each has its own signal: adding a listener to a shared one would
+   * search its listeners.
+   */
   readonly #operations = new Map<number, OperationSignal>();
   /** When HELLO was read: what deadlines are counted from. */
   readonly #openedAt = now();
-  /** By the client's number for them. */
+  /** By the client's number. */
   readonly #follows = new Map<number, FollowControl>();
   /** The jobs whose output is relayed to the client. */
   readonly #relays = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
@@ -115,7 +118,7 @@ export class ClientSession {
       fail(cause);
       return;
     }
-    // A client may, against the rules, use one number twice. The later one replaces the earlier.
+    // A client must not use a number twice. If it does, the later use replaces the earlier.
     this.#follows.get(id)?.end();
     const relayed = relay && !this.#relays.has(job) ? this.#relay(job) : undefined;
     const follow = this.#core.follows.follow({
@@ -204,7 +207,7 @@ export class ClientSession {
         ? submitLarge(this.#core, { bytes: input.bytes, format: "msgpack" }, this.#role)
         : (this.#peer ? performForPeer : perform)(this.#core, operation, input, context);
     let end: (() => void) | undefined;
-    // Only a client that numbers two operations alike has another one here.
+    // Another one is here only if the client has used the number twice.
     this.#operations.get(id)?.abort();
     this.#operations.set(id, abort);
     try {
@@ -227,7 +230,7 @@ export class ClientSession {
   }
 }
 
-/** Aborts an operation. Most never look at their signal, which is costly to make. */
+/** Aborts an operation. Most never use their signal, which is costly to create. */
 class OperationSignal {
   #aborted = false;
   #controller: AbortController | undefined;
@@ -247,6 +250,6 @@ class OperationSignal {
 const readTooLate = (what: string, restMs: number): string =>
   `${what} was read ${Math.round(-restMs)} ms after its deadline and was not begun`;
 
-/** A body is a view into its frame. One that is kept must not keep a much larger frame. */
+/** A body is a view into its frame. A body that is kept must not keep a much larger frame in memory. */
 const ownBytes = (body: Uint8Array): Uint8Array =>
   body.buffer.byteLength > 2 * body.length + SPARE_BYTES ? new Uint8Array(body) : body;

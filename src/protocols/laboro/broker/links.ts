@@ -136,7 +136,7 @@ export class Links {
     };
   }
 
-  /** Says goodbye to all. */
+  /** Starts the closing handshake with all peers. */
   close(): void {
     this.#closed = true;
     for (const connection of this.#connections) connection.close(1001, "the broker is stopping");

@@ -22,7 +22,7 @@ import { workerIdOf } from "../worker-identity.js";
 export interface WorkerSessionOptions {
   readonly broker: string;
   readonly heartbeatMs: number;
-  /** Bytes of output under way per worker. */
+  /** Bytes of output that one worker may have sent without an acknowledgement. */
   readonly outputWindow: number;
   /** A task has started. */
   readonly onStarted?: () => void;
@@ -39,7 +39,7 @@ export class WorkerSession implements WorkerPort {
   readonly #options: WorkerSessionOptions;
   /** As they were sent: a job that was edited since is sent again. */
   readonly #recipesSent = new Map<JobId, Job>();
-  /** What the deadlines of calls are counted from: a moment before WELCOME. */
+  /** Deadlines of calls are counted from this time, a moment before WELCOME. */
   readonly #openedAt = now();
   readonly #isTunnelled: boolean;
   machine: MachineLoad | undefined;
@@ -135,13 +135,13 @@ export class WorkerSession implements WorkerPort {
     this.#sendQueued();
   }
 
-  /** The output that came together is stored together: one CREDIT for all of it. */
+  /** Output that arrived together is stored together, with one CREDIT. */
   #store(chunks: readonly OutputChunk[]): void {
     const bytes = chunks.reduce((sum, chunk) => sum + chunk.bytes.length, 0);
     this.#core.workerOutput(this.#profile.id, chunks, () => this.#send({ type: "CREDIT", bytes }));
   }
 
-  /** A connection that this side gave up may be half open: the worker may not know yet that it has to come back. */
+  /** A connection that this side gave up may be half open: the worker may not know yet that it must reconnect. */
   onClose(reason: CloseReason): void {
     const orderly = this.#state === "leaving";
     this.#state = "closed";

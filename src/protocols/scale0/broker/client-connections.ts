@@ -185,10 +185,10 @@ export class ClientConnections {
       return brokers.others().length > 0 ? [301, why] : [503, why];
     }
     if (this.#requests >= MAX_REQUESTS || this.#bytes + more > MAX_BYTES)
-      return [503, "too many requests are under way"];
-    if (bytes + more > MAX_BYTES_PER_CLIENT) return [503, "too many bytes of your requests are under way"];
+      return [503, "too many requests are in progress"];
+    if (bytes + more > MAX_BYTES_PER_CLIENT) return [503, "too many bytes of your requests are in progress"];
     return requests.size >= MAX_REQUESTS_PER_CLIENT
-      ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`]
+      ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are in progress`]
       : undefined;
   }
 

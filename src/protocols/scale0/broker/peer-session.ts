@@ -104,7 +104,7 @@ export class PeerSession {
     this.#faults++;
     if (this.#faults < MAX_FAULTS) this.sendDisconnectError(code, why);
     else if (this.#faults === MAX_FAULTS)
-      this.sendDisconnectError(444, "too much of what it says cannot be understood");
+      this.sendDisconnectError(444, "too many of its messages cannot be understood");
   }
 
   resetFaults(): void {

@@ -173,7 +173,7 @@ const findSubmitted = ({ session }: BatchContext, keys: readonly string[]): Prom
 
 /** The whole batch is tried again. */
 const keyVanished = (): LaboroError =>
-  new LaboroError("LABORO_STORE_UNAVAILABLE", "the job that has a key was changed while it was looked for");
+  new LaboroError("LABORO_STORE_UNAVAILABLE", "the holder of a key changed during the submission");
 
 async function insertJobs(
   batch: BatchContext,

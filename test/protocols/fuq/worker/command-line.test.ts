@@ -77,7 +77,7 @@ describe("laboro worker --fuq", () => {
     };
     const cases: [string[], number, RegExp][] = [
       [["--fuq", inFile("a", `https://wrong@${host}#${listener.broker.ca}`)], 3, /does not know this password/],
-      [["--fuq", inFile("b", `https://${listener.password}@${host}`)], 3, /certificate .* does not hold/],
+      [["--fuq", inFile("b", `https://${listener.password}@${host}`)], 3, /certificate .* is not valid/],
       [
         ["--fuq", inFile("c", `https://${listener.password}@${host}#${"0".repeat(64)}`)],
         3,
