@@ -28,6 +28,7 @@ import {
   type Update,
 } from "../messages.js";
 import type { FuqNode } from "./http/nodes.js";
+import { SlotCapacity } from "./slot-capacity.js";
 
 /** What all workers of fuq have in common. */
 export const FUQ_WORKER = { canPrefetch: false, taskKinds: ["numbered"] } as const;
@@ -175,6 +176,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   readonly #onPending: () => void;
   readonly #missingMs: number;
   #pause: NodeJS.Timeout | undefined;
+  #answerTimer: NodeJS.Timeout | undefined;
 
   /** `missingMs`: how long to wait for the UPDATE of a task that the worker no longer lists. */
   constructor(core: Core, port: WorkerPort, missingMs: number, onPending: () => void) {
@@ -194,6 +196,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   override close(): void {
     super.close();
     clearTimeout(this.#pause);
+    clearTimeout(this.#answerTimer);
   }
 
   protected describe(job: Job, index: TaskIndex) {
@@ -204,11 +207,15 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
   /** At most COUNT_LIMIT: a client of version 1 may name more. */
   protected slots(): number {
     const usable = this.capacity.usable - this.count("foreign") + this.count("missing");
-    return this.capacity.paused ? this.claimedCount : Math.min(COUNT_LIMIT, Math.max(this.claimedCount, usable));
+    return this.#waits ? this.claimedCount : Math.min(COUNT_LIMIT, Math.max(this.claimedCount, usable));
+  }
+
+  get #waits(): boolean {
+    return this.capacity.paused || this.capacity.hung;
   }
 
   protected override mayTake(): boolean {
-    return !this.capacity.paused && this.usedSlots + this.count("unsent") <= this.capacity.usable;
+    return !this.#waits && this.usedSlots + this.count("unsent") <= this.capacity.usable;
   }
 
   protected pending(): void {
@@ -244,6 +251,22 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
       this.capacity.paused = false;
       this.publishSlots();
     }, pauseMs);
+  }
+
+  /** A request was sent. If it stays unanswered, the worker hangs: unsent tasks return to the queue. */
+  awaitAnswer(ms: number): void {
+    this.#answerTimer ??= setTimeout(() => {
+      this.capacity.hung = true;
+      this.drain();
+    }, ms);
+  }
+
+  answered(): void {
+    clearTimeout(this.#answerTimer);
+    this.#answerTimer = undefined;
+    if (!this.capacity.hung) return;
+    this.capacity.hung = false;
+    this.publishSlots();
   }
 
   /** For `explain`. */
@@ -328,55 +351,3 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
 }
 
 export const assignedPair = ({ job, task }: FuqTask): TaskPair => ({ jobId: job, task });
-
-const FIRST_PAUSE_MS = 5;
-const MAX_PAUSE_MS = 1_000;
-/** The original can refuse once after its UPDATE was acknowledged. This many refusals have another cause. */
-const MAX_REFUSALS = 3;
-
-/**
- * The slots of a worker that the broker may use. A worker that refuses a task gets none for 5 ms to 1 s. If a worker
- * with a free slot keeps refusing and has never used its last slot, the broker uses one slot less: by the specification
- * (`nproc > job_nproc`) the last slot is never used.
- */
-class SlotCapacity {
-  /** max_nproc of the specification. */
-  slots = 0;
-  /** The worker has not reported its number of slots. */
-  guessed = false;
-  /** The worker gets no task. */
-  paused = false;
-  /** Slots that the worker has and does not use. */
-  withheld = 0;
-  #refusalsInARow = 0;
-  #refusalsWithFreeSlots = 0;
-  #usesLastSlot = false;
-
-  get usable(): number {
-    return this.slots - this.withheld;
-  }
-
-  /** Assumes as many slots as are used, at least one, until the worker reports more. */
-  guess(used: number): void {
-    this.slots = Math.max(1, used);
-    this.guessed = true;
-  }
-
-  /** The worker has accepted a task and has `free` slots left. */
-  accepted(free: number): void {
-    this.#refusalsInARow = 0;
-    if (free > 0) return;
-    this.#usesLastSlot = true;
-    this.#refusalsWithFreeSlots = 0;
-  }
-
-  /** The worker has refused a task and reports `free` slots. Returns how long it gets no other task. */
-  refused(free: number): number {
-    this.paused = true;
-    if (free > 0 && !this.#usesLastSlot && ++this.#refusalsWithFreeSlots >= MAX_REFUSALS) {
-      this.#refusalsWithFreeSlots = 0;
-      this.withheld = Math.min(this.slots, this.withheld + 1);
-    }
-    return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#refusalsInARow++, 10));
-  }
-}

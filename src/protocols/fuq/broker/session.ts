@@ -8,9 +8,8 @@
  *   closed     after a disconnect or `close`: late messages are dropped
  *
  * An original worker that reconnects sends HELLO only if the reply to an UPDATE requests it; older ones never do. So a
- * worker that is silent in `greeting`, or has fewer tasks than it should have, is requested its counts. Between its
- * HELLO and the OK the original cannot answer and would hang. So it is asked only after much more time than a HELLO
- * takes.
+ * worker that is silent in `greeting`, or has fewer tasks than it should have, is requested its counts: much later than
+ * a HELLO would come, because the original hangs if it is asked between its HELLO and the OK.
  */
 import { Timers } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
@@ -49,12 +48,14 @@ export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "si
   readonly original: boolean;
   /** How long an original worker may be silent before it is requested its counts. */
   readonly silenceMs?: number;
+  /** How long a request may be unanswered until its worker counts as hung. */
+  readonly answerMs?: number;
   readonly retryMs?: number;
   /** How long to wait for the UPDATE of a task that the worker no longer lists. */
   readonly missingMs?: number;
 }
 
-const TIMEOUTS = { silenceMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
+const TIMEOUTS = { silenceMs: 5_000, answerMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
 /** A worker that does not answer a probe is disconnected, and exits: it gets this many times `silenceMs`. */
 const PROBE_FACTOR = 6;
 /** How long to wait for the UPDATE of a cancelled task. */
@@ -144,11 +145,13 @@ export class FuqWorkerSession implements WorkerPort {
         if (!this.#isClosed) this.#runEffect(next);
       }
     } while (this.#sendNextRequest());
+    if (!this.#isClosed && this.#protocol.unanswered.length > 0) this.#assigned.awaitAnswer(this.#options.answerMs);
     this.#busy = false;
   }
 
   #runEffect(effect: Effect<ForemanRequestTag>): void {
     const { kind } = effect;
+    if (kind === "reply" || kind === "overflow") this.#assigned.answered();
     if (kind === "send") this.#connection.send(effect.message);
     else if (kind === "request") this.#onRequest(effect.request).catch((cause: unknown) => this.#fail(cause));
     else if (kind === "reply") this.#onReply(effect.tag, effect.reply);
@@ -343,8 +346,7 @@ export class FuqWorkerSession implements WorkerPort {
       return;
     }
     const { capacity } = this.#assigned;
-    const all = count === STOP_AT_ONCE || count === 0;
-    capacity.slots = all ? 0 : Math.max(0, capacity.slots - count);
+    capacity.slots = count === 0 ? 0 : Math.max(0, capacity.slots - count);
     this.#assigned.publishSlots();
     if (capacity.slots > 0) return;
     this.#state = "stopping";
@@ -374,6 +376,7 @@ export class FuqWorkerSession implements WorkerPort {
       this.#assigned.markLeaving(true);
       const stop = { type: "STOP", count: STOP_AT_ONCE } as const;
       this.#runEffects(this.#protocol.request(stop, { kind: "stop", count: STOP_AT_ONCE }));
+      this.#timers.after(this.#options.answerMs, () => this.#connection.close(1000, "closing"));
     } else if (slots >= this.#assigned.capacity.slots) this.stop();
     else this.#sendStop((this.#slotsToStop ?? 0) + slots);
   }
