@@ -166,9 +166,7 @@ const input = s.object({
   job,
   states: s.withDefault(s.described(s.list(s.choice(...END_STATES), 3), "how they ended"), ["failed", "cancelled"]),
   tasks: s.optional(ranges),
-  withDependents: s.optional(
-    s.flag("then the same for the jobs that depend on it, directly or not; they wait for it"),
-  ),
+  withDependents: s.optional(s.flag("then the same for the jobs that depend on it, directly or not; they wait for it")),
 });
 
 /** Jobs read at a time to find those that come after others. */

@@ -51,11 +51,7 @@ export function alloc(): Command {
       parseDuration,
     )
     .option("--slots <n>", "add: slots of each worker, and CPUs requested for it (default: 1)", wholeNumber(2, 1))
-    .option(
-      "--nodes <n>",
-      "add: nodes of each allocation, with one worker on each (default: 1)",
-      wholeNumber(2, 1),
-    )
+    .option("--nodes <n>", "add: nodes of each allocation, with one worker on each (default: 1)", wholeNumber(2, 1))
     .option("--resource <name=amount>", "add: what each worker offers, such as gpu=1; may be repeated", collect, [])
     .option("--pool <name>", "add: its workers run tasks of this pool only")
     .option("--tag <tag>", "add: a tag of its workers; may be repeated", collect, [])

@@ -37,10 +37,7 @@ export function rerun(): Command {
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .addOption(new Option("--failed", "run only the failed tasks again").conflicts("all"))
     .addOption(new Option("--all", "run succeeded tasks again, too"))
-    .option(
-      "--with-dependents",
-      "then the same for the jobs that depend on these, directly or not; they wait for them",
-    )
+    .option("--with-dependents", "then the same for the jobs that depend on these, directly or not; they wait for them")
     .addHelpText(
       "after",
       "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all\n  laboro rerun 3 --with-dependents",

@@ -60,9 +60,7 @@ it("finds settings that lose what was acknowledged, and a schema that is newer",
     `ALTER DATABASE ${name} SET synchronous_commit = off`,
     `ALTER DATABASE ${name} SET idle_in_transaction_session_timeout = 0`,
   );
-  expect(found).toContainEqual(
-    expect.stringMatching(/^FAIL its synchronous_commit is off; acknowledged data is lost/),
-  );
+  expect(found).toContainEqual(expect.stringMatching(/^FAIL its synchronous_commit is off; acknowledged data is lost/));
   expect(found).toContainEqual(expect.stringMatching(/^warn it does not end transactions that others leave open; /));
   expect(found.at(-1)).toMatch(/^FAIL .*schema version 99, this laboro knows up to \d+/);
 });

@@ -42,7 +42,9 @@ describe("a stream of messages", () => {
     for (const type of [0, 6, 10, 255]) {
       const bytes = Buffer.from(BYTES[0] as Buffer);
       bytes[2] = type;
-      expect(new Framer(STREAM_LAYOUT, MESSAGE_LIMIT).push(bytes).failure?.message).toMatch(`${type} is not a message type`);
+      expect(new Framer(STREAM_LAYOUT, MESSAGE_LIMIT).push(bytes).failure?.message).toMatch(
+        `${type} is not a message type`,
+      );
     }
   });
 });
