@@ -91,6 +91,7 @@ describe.skipIf(!hasTmux())("in a real terminal", () => {
     const type = (line: string): string => tmux("send-keys", line, "Enter");
     const screen = (): string => tmux("capture-pane", "-p", "-e");
     const title = (): string => tmux("display-message", "-p", "#{pane_title}").trim();
+    await until("the shell asks", () => screen().trim() !== "");
     const before = title();
     const laboro = `${process.execPath} ${LABORO}`;
     type(`echo above; ${laboro} logs 1; echo done $((6 * 7))`);

@@ -15,7 +15,7 @@ let clients: readonly [Client, Client];
 
 beforeAll(async () => {
   server = await startPostgres();
-  group = await GroupSite.open(new Site(), server, { leaseMs: 3_000 });
+  group = await GroupSite.open(new Site(), server, { leaseMs: 5_000 });
   await group.broker("a");
   await group.broker("b");
   clients = [await group.client("a"), await group.client("b")];
