@@ -77,8 +77,6 @@ export function onRerun(
   now: number,
 ): void {
   state.now = now;
-  // Jobs that depend on it wait for its new end.
-  state.recentEnds.delete(job.id);
   if (!state.jobs.has(job.id)) onJobAdded(state, out, job, undefined, finished, now);
   const open = state.jobs.get(job.id);
   if (open === undefined) return;

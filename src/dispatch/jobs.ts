@@ -136,6 +136,7 @@ function addJob(state: State, job: Job): JobState {
     halted: false,
   };
   state.jobs.set(job.id, entered);
+  // If it runs again, jobs that depend on it wait for its new end.
   state.recentEnds.delete(job.id);
   countPriority(state, job.priority, 1);
   watchEach(state, entered);

@@ -89,6 +89,18 @@ describe("a job after another", () => {
     expect(after.job(2).ended?.state).toBe("cancelled");
   });
 
+  it("waits for the new end of a job that runs again", () => {
+    const broker = new Workbench();
+    broker.join("a");
+    broker.submit();
+    broker.fail("a", "1.0");
+    broker.rerun(1, ["failed"], [{ first: 0, last: 0 }]);
+    broker.submit({ after: [{ job: 1 }] });
+    expect(broker.why("2.0")).toBe("its job waits for job 1");
+    broker.finish("a");
+    expect(broker.at("a")).toEqual(["2.0"]);
+  });
+
   it("that is cancelled while it waits is over, and the other's end does not stir it", () => {
     const broker = two();
     broker.cancel(2);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Decisions, onCancel } from "../../src/dispatch/index.js";
+import { Decisions, onCancel, onJobRefused } from "../../src/dispatch/index.js";
 import { JobId } from "../../src/model/ids.js";
 import { Workbench } from "./workbench.js";
 
@@ -18,6 +18,16 @@ describe("cancel", () => {
     expect(broker.result("1.1")).toMatchObject({ state: "cancelled", code: 7 });
     broker.giveBack("a", "1.2");
     expect(broker.job(1)).toMatchObject({ counters: { cancelled: 10 }, ended: { state: "cancelled" } });
+  });
+
+  it("by the store, which refused the job, frees the slots of its tasks for others at once", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 2 });
+    const refused = broker.submit({ count: 2 });
+    const other = broker.submit({ count: 2 });
+    broker.held.clear();
+    broker.step((out) => onJobRefused(broker.state, out, refused, broker.now));
+    expect(broker.at("a")).toEqual([`${other}.0`, `${other}.1`]);
   });
 
   it("of some tasks leaves the others", () => {

@@ -66,6 +66,16 @@ describe("max-fails", () => {
     expect(broker.at("a")).toEqual(["1.0"]);
   });
 
+  it("lets what failed run again before the last of the other tasks has ended", () => {
+    const broker = new Workbench();
+    for (const name of ["a", "b"]) broker.join(name);
+    broker.submit({ count: 4, maxFails: 0 });
+    broker.fail("a", "1.0");
+    expect(broker.job(1).counters).toMatchObject({ failed: 1, cancelled: 2 });
+    broker.rerun(1, ["failed"], [{ first: 0, last: 0 }]);
+    expect([broker.at("a"), broker.at("b")]).toEqual([["1.0"], ["1.1"]]);
+  });
+
   it("is not overrun by what workers have prefetched", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 2, canPrefetch: true });

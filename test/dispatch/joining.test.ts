@@ -115,6 +115,17 @@ describe("a worker that comes back", () => {
     }
   });
 
+  it("is still drained after its process ended without tasks, for the grace period", () => {
+    const broker = new Workbench();
+    broker.join("a");
+    broker.drain("a");
+    broker.away("a", true);
+    broker.pass(29_999);
+    broker.join("a");
+    broker.submit();
+    expect(broker.at("a")).toEqual([]);
+  });
+
   it("with tasks of a job that had the same number in another store drops them, though it has such tasks now", () => {
     const broker = new Workbench();
     broker.join("a");

@@ -8,6 +8,7 @@ import {
   onCommitted,
   onDone,
   onJobAdded,
+  onPoolPaused,
   onRemoteIdle,
   onWorkerJoined,
   onWorkerLeft,
@@ -110,6 +111,14 @@ describe("a broker that shares its store", () => {
     expect(bench.leases.map(({ job }) => job)).toEqual(jobs.slice(0, 8).map(({ id }) => id));
     bench.finish("ann", 5_000);
     expect(bench.leases.map(({ job }) => job)).toEqual(jobs.slice(0, 16).map(({ id }) => id));
+  });
+
+  it("leases nothing of a new job whose pool is paused", () => {
+    const bench = new Bench();
+    bench.worker("ann", 8);
+    expect(bench.firstLease({ count: 1 })).toBe(8);
+    bench.act((out) => onPoolPaused(bench.state, out, "default", {}, bench.now));
+    expect(bench.firstLease({ count: 1 })).toBe(0);
   });
 
   it("leases half a second of work of small jobs once their like have been short, and gives it back to others that are idle", () => {

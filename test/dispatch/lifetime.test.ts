@@ -28,6 +28,13 @@ describe("a worker that will end", () => {
     expect(broker.why(`${wants}.0`)).toContain("ends before the time request");
   });
 
+  it("takes a task that may run until its very end", () => {
+    const broker = new Workbench();
+    broker.join("short", { leavesAt: broker.now + 60_000 });
+    const fits = broker.submit({ timeLimitMs: 60_000 });
+    expect(broker.at("short")).toEqual([`${fits}.0`]);
+  });
+
   it("leaves them to a worker that stays", () => {
     const broker = new Workbench();
     broker.join("short", { slots: 2, leavesAt: broker.now + 60_000 });

@@ -1,7 +1,9 @@
 /** The workbench checks after every step that the workers cannot run more than `maxRunning`, whatever they start of what they hold. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SessionId } from "../../src/model/ids.js";
+import { onJobAdded, onMayLease } from "../../src/dispatch/index.js";
+import { JobId, SessionId } from "../../src/model/ids.js";
+import { ModelWorld } from "../store/model-store.js";
 import { scaled } from "../support/scale.js";
 import { Workbench } from "./workbench.js";
 
@@ -90,6 +92,59 @@ describe("maxRunning and prefetch", () => {
     expect(broker.asked("retract")).toEqual([]);
     const other = broker.submit({ count: 2 });
     expect(broker.at("b")).toEqual([`${other}.0`, `${other}.1`]);
+  });
+
+  it("tasks that a worker returns take nothing of the limit from others", () => {
+    const broker = new Workbench();
+    broker.join("a", { ...PREFETCHES, slots: 1 });
+    broker.join("b", { slots: 2 });
+    broker.submit({ count: 100, maxRunning: 3 });
+    workFor(broker, ["a", "b"]);
+    broker.hold(1);
+    const last = broker.worker("a").claims.get(JobId(1))?.at(-1);
+    broker.finish(
+      "a",
+      broker.at("a").filter((task) => Number(task.slice(2)) < (last?.first ?? 0)),
+    );
+    broker.finish("b");
+    expect(held(broker, "a")).toBeGreaterThan(3);
+    broker.giveBack("a", broker.at("a").at(-1) ?? "");
+    broker.hold(1, false);
+    expect(held(broker, "b")).toBe(2);
+  });
+
+  it("a job that is held at its limit gives a worker nothing to prefetch", () => {
+    const broker = new Workbench();
+    broker.join("a", { ...PREFETCHES, slots: 2 });
+    const job = broker.submit({ count: 1_000, maxRunning: 2 });
+    workFor(broker, ["a"]);
+    broker.hold(job);
+    broker.giveBack("a", ...(broker.asked("retract").at(-1) ?? []));
+    expect(held(broker, "a")).toBe(2);
+    const other = broker.submit({ priority: -1 });
+    broker.slots("a", 3);
+    broker.finish("a", [`${other}.0`]);
+    expect(held(broker, "a")).toBe(2);
+  });
+
+  it("in a group, a lowered limit releases leased tasks that would exceed it", () => {
+    const world = new ModelWorld({ shared: true });
+    const broker = new Workbench({}, world);
+    const other = new Workbench({}, world);
+    broker.join("a", { slots: 2 });
+    broker.submit();
+    // It is leased for its turn at the slots of the other task.
+    const job = broker.submit({ count: 5, slots: 2, maxRunning: 2 });
+    other.join("b", { slots: 2 });
+    other.step((out) => onJobAdded(other.state, out, broker.job(job), undefined, new Set(), other.now));
+    other.step((out) => onMayLease(other.state, out, job));
+    const leased = () =>
+      [...world.taskRanges.values()].filter(
+        ({ taskRange, epoch }) => taskRange.job === job && epoch !== undefined && taskRange.worker === undefined,
+      );
+    expect([held(other, "b"), leased().length]).toEqual([1, 1]);
+    broker.edit(job, { maxRunning: 1 });
+    expect([held(other, "b"), leased().length]).toEqual([1, 0]);
   });
 
   it("the rest is finished when only prefetched tasks are left", () => {

@@ -184,6 +184,17 @@ describe("at most so many starts", () => {
     expect(broker.at("a")).toHaveLength(3);
   });
 
+  it("count for the interval under which they were made, also where a longer one follows", () => {
+    const broker = new Workbench();
+    setLimit(broker, "api", { rate: { starts: 3, intervalMs: 1_000 } });
+    broker.join("a", { slots: 9 });
+    broker.submit({ count: 2, named: ["api"] });
+    broker.pass(1_000);
+    setLimit(broker, "api", { rate: { starts: 3, intervalMs: 60_000 } });
+    broker.submit({ count: 20, named: ["api"] });
+    expect(broker.at("a")).toHaveLength(2 + 3);
+  });
+
   it("of a high rate are kept in steps: never more, and late by a thousandth of the interval at most", () => {
     const broker = new Workbench();
     setLimit(broker, "api", { rate: { starts: 2_000, intervalMs: 100_000 } });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { SessionId } from "../../src/model/ids.js";
 import { Workbench } from "./workbench.js";
 
 describe("a paused pool", () => {
@@ -42,5 +43,15 @@ describe("a drained worker", () => {
     broker.finish("a");
     expect(broker.undrain("a")).toBe(false);
     expect(broker.at("a")).toEqual([]);
+  });
+
+  it("that has ended can be drained and undrained again once it is started again", () => {
+    const broker = new Workbench();
+    broker.join("a");
+    broker.submit();
+    broker.drain("a", true);
+    broker.join("a", { session: SessionId("a 2") });
+    broker.drain("a");
+    expect(broker.undrain("a")).toBe(true);
   });
 });

@@ -131,6 +131,16 @@ describe("prefetched tasks", () => {
     expect(broker.at("a").length).toBeGreaterThan(2);
   });
 
+  it("is retracted again after an answer with none of it", () => {
+    const { broker, job } = warmedUp();
+    broker.hold(job);
+    broker.giveBack("a");
+    broker.hold(job, false);
+    const messages = broker.asked("retract").length;
+    broker.hold(job);
+    expect(broker.asked("retract")).toHaveLength(messages + 1);
+  });
+
   it("comes back when the worker is drained, and goes to another", () => {
     const { broker } = warmedUp();
     broker.drain("a");

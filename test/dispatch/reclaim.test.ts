@@ -41,4 +41,32 @@ describe("a worker that comes back with a task that went back to the line", () =
     broker.cancel(job);
     expect(broker.reclaim("a", waits ?? "none")).toBeUndefined();
   });
+
+  it("does not get it beyond the job's maxRunning", () => {
+    const broker = new Workbench();
+    broker.join("a", PLAIN);
+    const job = broker.submit({ count: 2, maxRunning: 2 });
+    broker.hold(job);
+    broker.away("a");
+    broker.held.delete("a");
+    broker.edit(job, { maxRunning: 1 });
+    broker.join("a", PLAIN);
+    expect(broker.reclaim("a", `${job}.0`)).toBe(2);
+    expect(broker.reclaim("a", `${job}.1`)).toBeUndefined();
+  });
+
+  it("was not lost, so nothing counts as a crash", () => {
+    const broker = new Workbench();
+    broker.join("a", PLAIN);
+    const job = broker.submit({ crashLimit: 2 });
+    for (let cut = 0; cut < 3; cut++) {
+      broker.start("a", `${job}.0`);
+      broker.hold(job);
+      broker.away("a");
+      broker.join("a", PLAIN);
+      expect(broker.reclaim("a", `${job}.0`)).toBe(cut + 2);
+    }
+    broker.finish("a");
+    expect(broker.job(job).ended?.state).toBe("succeeded");
+  });
 });

@@ -41,6 +41,24 @@ describe("a task that fails", () => {
     expect(broker.job(job).ended).toBeUndefined();
   });
 
+  it("waits as long as its own end says, also if others of its claim are reported with it", () => {
+    const broker = new Workbench(SETTINGS);
+    broker.join("a", { slots: 3 });
+    const job = broker.submit({ count: 3, retries: 1 });
+    const end = { job, attempt: 1, code: 1, started: 0, ended: 5, outputBytes: 0 };
+    broker.held.clear();
+    broker.report("a", [
+      { ...end, index: 0, retryAfterMs: 50 },
+      { ...end, index: 1, retryAfterMs: 0 },
+      { ...end, index: 2, retryAfterMs: 70 },
+    ]);
+    expect(broker.at("a")).toEqual(["1.1"]);
+    broker.pass(50);
+    expect(broker.at("a")).toEqual(["1.1", "1.0"]);
+    broker.pass(20);
+    expect(broker.at("a")).toEqual(["1.1", "1.0", "1.2"]);
+  });
+
   it("that ran into its time limit or has no exit code is tried again too", () => {
     const broker = new Workbench(SETTINGS);
     broker.join("a", { slots: 2 });

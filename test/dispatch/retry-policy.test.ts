@@ -52,6 +52,7 @@ describe("the retry policy of a job", () => {
     [{ never: [143] }, end({ signal: "SIGTERM" }), false],
     [{ on: ["timeout"] }, end({ code: 0, timedOut: true }), true],
     [{ on: [1] }, end({ code: 1, timedOut: true }), false],
+    [{ never: [143] }, end({ signal: "SIGTERM", timedOut: true }), true],
     [{ never: ["TypeError"] }, thrown({ name: "TypeError", message: "x" }), false],
     [{ on: ["ECONNRESET"] }, thrown({ name: "Error", message: "x", code: "ECONNRESET" }), true],
     [{ on: ["ECONNRESET"] }, thrown({ name: "Error", message: "x" }), false],
