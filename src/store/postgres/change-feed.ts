@@ -19,11 +19,14 @@ type HintListener = Parameters<Group["listen"]>[0];
 export const CHANGES = `
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS seen, c.job, c.bucket, c.changed
 FROM (SELECT 1) AS one LEFT JOIN (
-  SELECT job, NULL AS bucket, changed_xid::text AS changed FROM laboro.job_state WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
+  SELECT job, NULL AS bucket, changed_xid::text AS changed FROM laboro.job_state
+    WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
   UNION ALL
-  SELECT NULL, bucket, max(changed_xid)::text FROM laboro.key_value WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint GROUP BY bucket
+  SELECT NULL, bucket, max(changed_xid)::text FROM laboro.key_value
+    WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint GROUP BY bucket
   UNION ALL
-  SELECT NULL, '${SCHEDULE_BUCKET}', max(changed_xid)::text FROM laboro.schedule WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
+  SELECT NULL, '${SCHEDULE_BUCKET}', max(changed_xid)::text FROM laboro.schedule
+    WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
   HAVING count(*) > 0) AS c ON true`;
 const CHANNEL = "laboro";
 /** Notifications of laboro.submit. */
@@ -143,8 +146,9 @@ export class ChangeFeed {
 /** $1 one of them, or null for any. */
 const WAITING_SUBMISSION = "SELECT id FROM laboro.submission WHERE $1::bigint IS NULL OR id = $1::bigint LIMIT 1";
 /** $1 limit, $2 except these. Submissions that another broker is taking are skipped. */
-const TAKE_SUBMISSIONS =
-  "SELECT id, task, to_json(inputs) AS inputs, options FROM laboro.submission WHERE id <> ALL($2::bigint[]) ORDER BY id LIMIT $1::int FOR UPDATE SKIP LOCKED";
+const TAKE_SUBMISSIONS = `
+SELECT id, task, to_json(inputs) AS inputs, options FROM laboro.submission
+WHERE id <> ALL($2::bigint[]) ORDER BY id LIMIT $1::int FOR UPDATE SKIP LOCKED`;
 const DELETE_SUBMISSIONS = "DELETE FROM laboro.submission WHERE id = ANY($1::bigint[])";
 
 const AT_ONCE = 200;

@@ -32,23 +32,27 @@ import { dueAt, numberArray, OWN_EPOCH, validText } from "./statements.js";
 /** $1 epoch, $2 info, $3 milliseconds. */
 export const HEARTBEAT = `
 UPDATE laboro.broker
-SET info = $2::text, heartbeat_at = clock_timestamp(), lease_ends_at = clock_timestamp() + $3::float8 * interval '1 millisecond'
+SET info = $2::text, heartbeat_at = clock_timestamp(),
+  lease_ends_at = clock_timestamp() + $3::float8 * interval '1 millisecond'
 WHERE epoch = $1::bigint AND NOT dead RETURNING epoch`;
 
 const HAS_CLAIMS = "EXISTS (SELECT 1 FROM laboro.task_range p WHERE p.epoch = b.epoch AND p.worker IS NOT NULL)";
 const MEMBERS = `
-SELECT b.epoch, b.info, extract(epoch FROM b.started)::float8 * 1000 AS started, extract(epoch FROM b.heartbeat_at)::float8 * 1000 AS "lastHeartbeat",
+SELECT b.epoch, b.info, extract(epoch FROM b.started)::float8 * 1000 AS started,
+  extract(epoch FROM b.heartbeat_at)::float8 * 1000 AS "lastHeartbeat",
   NOT b.dead AND b.lease_ends_at > clock_timestamp() AS alive
 FROM laboro.broker b WHERE NOT b.dead OR ${HAS_CLAIMS} ORDER BY b.epoch`;
 
 /** $1 this broker. What a lease would grant: tasks beyond the cursor, or released ones that are due. */
 export const JOB_SUMMARIES = `
-SELECT j.id AS job, s.changed_xid::text AS "changeMark", s.changed_by = $1::bigint AS "ownChanges", t.succeeded, t.failed, t.cancelled,
+SELECT j.id AS job, s.changed_xid::text AS "changeMark", s.changed_by = $1::bigint AS "ownChanges",
+  t.succeeded, t.failed, t.cancelled,
   j.cursor < j.count OR EXISTS (
     SELECT 1 FROM laboro.task_range p
     WHERE p.job = j.id AND p.epoch IS NULL AND ${dueAt("extract(epoch FROM clock_timestamp()) * 1000")}) AS "mayLease"
 FROM laboro.job_state s JOIN laboro.job j ON j.id = s.job, LATERAL (
-  SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed, coalesce(sum(cancelled), 0)::int AS cancelled
+  SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed,
+    coalesce(sum(cancelled), 0)::int AS cancelled
   FROM laboro.job_counters WHERE job = j.id) AS t
 WHERE s.ended_at IS NULL AND s.not_before IS NULL ORDER BY s.job`;
 
@@ -58,11 +62,13 @@ const LAST_JOB = "SELECT coalesce(pg_sequence_last_value('laboro.job_number'), 0
 /** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
 const FIND_DEAD = `
 UPDATE laboro.broker SET dead = true
-WHERE epoch IN (SELECT epoch FROM laboro.broker WHERE NOT dead AND lease_ends_at < clock_timestamp() AND epoch <> ${OWN_EPOCH}
+WHERE epoch IN (SELECT epoch FROM laboro.broker
+  WHERE NOT dead AND lease_ends_at < clock_timestamp() AND epoch <> ${OWN_EPOCH}
                 ORDER BY epoch FOR UPDATE SKIP LOCKED)
 RETURNING epoch`;
 const LOCK_JOBS_OF = `
-SELECT id FROM laboro.job WHERE id IN (SELECT job FROM laboro.task_range WHERE epoch = ANY($1::bigint[]) AND worker IS NULL)
+SELECT id FROM laboro.job
+WHERE id IN (SELECT job FROM laboro.task_range WHERE epoch = ANY($1::bigint[]) AND worker IS NULL)
 ORDER BY id FOR NO KEY UPDATE`;
 const RELEASE_OF = releaseStatement("p.epoch = ANY($1::bigint[])");
 const DEAD_WITH_CLAIMS = `SELECT b.epoch FROM laboro.broker b WHERE b.dead AND ${HAS_CLAIMS} ORDER BY b.epoch`;
@@ -78,7 +84,8 @@ DELETE FROM laboro.last_batch WHERE epoch IN (SELECT epoch FROM gone)`;
 const TAKE_CLAIMS = `
 WITH theirs AS MATERIALIZED (
   SELECT p.id FROM laboro.task_range p
-  WHERE p.epoch = $1::bigint AND p.worker IS NOT NULL AND EXISTS (SELECT 1 FROM laboro.broker b WHERE b.epoch = $1::bigint AND b.dead)
+  WHERE p.epoch = $1::bigint AND p.worker IS NOT NULL
+    AND EXISTS (SELECT 1 FROM laboro.broker b WHERE b.epoch = $1::bigint AND b.dead)
   ORDER BY p.id FOR UPDATE)
 UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
 const HELD_OF = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.id = ANY($1::bigint[])`;
@@ -203,11 +210,13 @@ async function releaseWaiting(session: Session, epochs: string, now: number): Pr
 /** $1 milliseconds. Reads may miss changes by transactions from `seen` on. */
 const INSERT_BROKER = `
 INSERT INTO laboro.broker (info, lease_ends_at) VALUES ('{}', clock_timestamp() + $1::float8 * interval '1 millisecond')
-RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen, (SELECT s.identity FROM laboro.store s) AS store`;
+RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen,
+  (SELECT s.identity FROM laboro.store s) AS store`;
 
 /** $1 the former epoch. Waits for a batch that is under way there; no batch follows it. */
-const MARK_DEAD =
-  "UPDATE laboro.broker SET dead = true WHERE epoch = (SELECT epoch FROM laboro.broker WHERE epoch = $1::bigint FOR UPDATE)";
+const MARK_DEAD = `
+UPDATE laboro.broker SET dead = true
+WHERE epoch = (SELECT epoch FROM laboro.broker WHERE epoch = $1::bigint FOR UPDATE)`;
 /** $1 an epoch, $2 the identity of the broker. */
 const IS_SAME_BROKER = "SELECT 1 FROM laboro.broker WHERE epoch = $1::bigint AND info::jsonb ->> 'identity' = $2::text";
 const TAKE_OVER_RANGES = "UPDATE laboro.task_range SET epoch = $2::bigint WHERE epoch = $1::bigint";

@@ -52,7 +52,8 @@ export function openPostgresStore(options: PostgresOptions): Store {
   return new PostgresStore(options);
 }
 
-const KEY_VALUES = `SELECT key, value, version, updated_at AS "updatedAt" FROM laboro.key_value WHERE bucket = $1::text ORDER BY key`;
+const KEY_VALUES = `
+SELECT key, value, version, updated_at AS "updatedAt" FROM laboro.key_value WHERE bucket = $1::text ORDER BY key`;
 
 /** What exists only while the store is open. */
 interface OpenStore {
@@ -249,7 +250,8 @@ const ROW_BYTES = {
 };
 
 export const BYTES = `
-SELECT (coalesce((SELECT sum(bytes) FROM laboro.job_counters), 0) + coalesce(sum(s.n_live_tup * w.width), 0))::bigint AS bytes
+SELECT (coalesce((SELECT sum(bytes) FROM laboro.job_counters), 0)
+  + coalesce(sum(s.n_live_tup * w.width), 0))::bigint AS bytes
 FROM pg_stat_user_tables s
 JOIN (VALUES ${Object.entries(ROW_BYTES)
   .map(([table, width]) => `('${table}', ${width})`)

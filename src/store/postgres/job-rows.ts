@@ -18,7 +18,8 @@ import { numberArray, rangesFrom, validText } from "./statements.js";
 
 const FIELDS = `
 j.id, j.created, j.spec, j.has_entries AS "hasEntries", j.held, j.cursor, j.cancels::text, j.cancel_reason AS reason,
-t.succeeded, t.failed, t.cancelled, s.ended_at AS "endedAt", s.ended_state AS "endedState", s.not_before AS "notBefore", j.count, j.open,
+t.succeeded, t.failed, t.cancelled, s.ended_at AS "endedAt", s.ended_state AS "endedState", s.not_before AS "notBefore",
+  j.count, j.open,
 j.changes::text`;
 const JOBS = "laboro.job j JOIN laboro.job_state s ON s.job = j.id";
 const SUMS = `
@@ -26,7 +27,8 @@ LATERAL (SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(fail
   coalesce(sum(cancelled), 0)::int AS cancelled FROM laboro.job_counters WHERE job = j.id) AS t`;
 
 export const JOB = `SELECT ${FIELDS} FROM ${JOBS}, ${SUMS} WHERE j.id = $1::bigint`;
-export const OPEN_JOBS = `SELECT ${FIELDS} FROM ${JOBS}, ${SUMS} WHERE s.ended_at IS NULL AND s.not_before IS NULL ORDER BY s.job`;
+export const OPEN_JOBS = `
+SELECT ${FIELDS} FROM ${JOBS}, ${SUMS} WHERE s.ended_at IS NULL AND s.not_before IS NULL ORDER BY s.job`;
 /** $1 jobs. */
 export const JOBS_BY_ID = `SELECT ${FIELDS} FROM ${JOBS}, ${SUMS} WHERE j.id = ANY($1::bigint[])`;
 
@@ -103,7 +105,8 @@ function pattern(name: string): string {
 const KEEP = "CASE s.ended_state WHEN 0 THEN s.keep_ms ELSE s.keep_failed_ms END";
 /** LIMIT makes the planner look up each job. */
 const NO_KEY = `NOT EXISTS (
-  SELECT 1 FROM laboro.job j WHERE j.id = s.job AND j.has_key AND s.ended_at + coalesce(j.key_for_ms, 0) > $1::float8 LIMIT 1)`;
+  SELECT 1 FROM laboro.job j WHERE j.id = s.job AND j.has_key AND s.ended_at + coalesce(j.key_for_ms, 0) > $1::float8
+    LIMIT 1)`;
 
 /** $1 now, $2 limit. */
 export const OWN_KEEP_OVER = `
@@ -114,7 +117,8 @@ ORDER BY s.ended_at + ${KEEP} LIMIT $2::int`;
 /** For jobs without their own time. $1 now, $2 limit, $3 the state, $4 how long these are kept. */
 export const KEEP_OVER = `
 SELECT s.job AS id FROM laboro.job_state s
-WHERE s.ended_at IS NOT NULL AND s.ended_state = $3::smallint AND s.ended_at <= $1::float8 - $4::float8 AND ${KEEP} IS NULL AND ${NO_KEY}
+WHERE s.ended_at IS NOT NULL AND s.ended_state = $3::smallint AND s.ended_at <= $1::float8 - $4::float8
+  AND ${KEEP} IS NULL AND ${NO_KEY}
 ORDER BY s.ended_at LIMIT $2::int`;
 
 export async function expiredJobs(
@@ -137,7 +141,8 @@ export const TASK_RANGE_COLUMNS =
 
 /** The fields of a task range; `p` is its row. */
 export const TASK_RANGE_FIELDS = `
-p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.wait_ms AS "waitMs", p.avoid, p.worker`;
+p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.wait_ms AS "waitMs",
+  p.avoid, p.worker`;
 
 /** The tasks of a task range that have a result, as a multirange; `p` is its row. */
 export const SETTLED = `

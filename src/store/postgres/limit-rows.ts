@@ -20,17 +20,20 @@ export const LIMIT_USE = `
 WITH rules AS MATERIALIZED (${RULES}),
 clock AS MATERIALIZED (SELECT ${NOW} AS now),
 ranges AS MATERIALIZED (
-  SELECT string_to_array(p.limit_names, ',') AS names, p.worker IS NULL AS leased, p.last - p.first + 1 - CASE WHEN p.worker IS NULL THEN 0
+  SELECT string_to_array(p.limit_names, ',') AS names, p.worker IS NULL AS leased,
+    p.last - p.first + 1 - CASE WHEN p.worker IS NULL THEN 0
     ELSE (SELECT count(*) FROM laboro.result r WHERE r.job = p.job AND r.idx BETWEEN p.first AND p.last) END AS tasks
   FROM laboro.task_range p WHERE p.limit_names IS NOT NULL AND p.epoch IS NOT NULL),
 uses AS MATERIALIZED (
   SELECT name, sum(tasks) FILTER (WHERE leased) AS leased, sum(tasks) FILTER (WHERE NOT leased) AS running
   FROM ranges, unnest(names) AS u (name) WHERE name = ANY($1::text[]) GROUP BY name)
-SELECT r.name, r.rule, coalesce(u.running, 0)::float8 AS running, coalesce(u.leased, 0)::float8 AS leased, s.starts, s.next_ms AS "nextMs"
+SELECT r.name, r.rule, coalesce(u.running, 0)::float8 AS running, coalesce(u.leased, 0)::float8 AS leased, s.starts,
+  s.next_ms AS "nextMs"
 FROM rules r LEFT JOIN uses u ON u.name = r.name, LATERAL (
   SELECT coalesce(sum(l.count), 0)::float8 AS starts, min(l.at) + r.interval_ms - (SELECT now FROM clock) AS next_ms
   FROM laboro.limit_start l
-  WHERE l.name = r.name AND l.at > (SELECT now FROM clock) - r.interval_ms AND l.at < (SELECT now FROM clock) + r.interval_ms) AS s`;
+  WHERE l.name = r.name AND l.at > (SELECT now FROM clock) - r.interval_ms
+    AND l.at < (SELECT now FROM clock) + r.interval_ms) AS s`;
 
 /** $1 limits. Only brokers that have locked them delete. */
 const FORGET_STARTS = `
@@ -40,15 +43,18 @@ WHERE l.name = r.name AND l.at <= ${NOW} - coalesce(r.interval_ms, 0) AND ${OWN_
 
 /** $1 jobs. This broker may not know of the last change yet. */
 export const EDITED_LIMITS = `
-SELECT '#' || id AS key, (changes ->> 'maxRunning')::int AS running FROM laboro.job WHERE id = ANY($1::bigint[]) AND changes ? 'maxRunning'`;
+SELECT '#' || id AS key, (changes ->> 'maxRunning')::int AS running FROM laboro.job
+  WHERE id = ANY($1::bigint[]) AND changes ? 'maxRunning'`;
 
 /** $1 limits, $2 how many tasks are started of each. As `startTime` in model/limit.ts, by the database's clock. */
 export const ADD_STARTS = `
 INSERT INTO laboro.limit_start AS s (name, epoch, at, count)
-SELECT a.name, ${OWN_EPOCH}, CASE WHEN rate.starts <= 1000 THEN clock.now ELSE ceil(clock.now * 1000 / rate.ms) * rate.ms / 1000 END, a.count
+SELECT a.name, ${OWN_EPOCH},
+  CASE WHEN rate.starts <= 1000 THEN clock.now ELSE ceil(clock.now * 1000 / rate.ms) * rate.ms / 1000 END, a.count
 FROM unnest($1::text[], $2::int[]) AS a (name, count)
 JOIN laboro.key_value k ON k.bucket = '${LIMIT_BUCKET}' AND k.key = a.name,
-LATERAL (SELECT (k.value::jsonb #>> '{rate,starts}')::float8 AS starts, (k.value::jsonb #>> '{rate,intervalMs}')::float8 AS ms) AS rate,
+LATERAL (SELECT (k.value::jsonb #>> '{rate,starts}')::float8 AS starts,
+  (k.value::jsonb #>> '{rate,intervalMs}')::float8 AS ms) AS rate,
 (SELECT ${NOW} AS now) AS clock
 WHERE rate.starts IS NOT NULL
 ON CONFLICT (name, epoch, at) DO UPDATE SET count = s.count + excluded.count`;

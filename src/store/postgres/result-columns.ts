@@ -7,8 +7,8 @@ import { encodeSmallOutput, type ResultRow, resultFrom, stateNumber } from "../r
 import type { Session, Value } from "./connections.js";
 import { booleanArray, ConcatenatedBytes, numberArray, numberColumns, textColumns, validText } from "./statements.js";
 
-export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, cpu_ms, peak_memory, output, value";
+export const RESULT_COLUMNS = `job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out,
+  error, cpu_ms, peak_memory, output, value`;
 
 /** `w` is the position of the write. Rare columns are left out if no result has any of them. */
 const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_bytes", "code"];
@@ -32,7 +32,8 @@ export function resultRows(first: number, rare: boolean): string {
 export function rareColumns(first: number, rare: boolean): string {
   if (!rare) return new Array(RARE.length - 2).fill("NULL").join(", ");
   const bytes = `$${first + COLUMNS.length + RARE.length}::bytea`;
-  return `r.signal, r.timed_out, r.error, r.cpu_ms, r.peak_memory, substring(${bytes} FROM r.output_start FOR r.output_length),
+  return `r.signal, r.timed_out, r.error, r.cpu_ms, r.peak_memory,
+    substring(${bytes} FROM r.output_start FOR r.output_length),
     substring(${bytes} FROM r.value_start FOR r.value_length)`;
 }
 
@@ -71,8 +72,10 @@ export function resultColumns(
 }
 
 export const RESULT_FIELDS = `
-r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_bytes AS "outputBytes", r.code, r.signal,
-r.timed_out AS "timedOut", r.error, r.cpu_ms AS "cpuMs", r.peak_memory AS "peakMemory", octet_length(r.value) AS "valueBytes"`;
+r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended,
+  r.output_bytes AS "outputBytes", r.code, r.signal,
+r.timed_out AS "timedOut", r.error, r.cpu_ms AS "cpuMs", r.peak_memory AS "peakMemory",
+  octet_length(r.value) AS "valueBytes"`;
 
 // Reading results, page by page.
 
@@ -89,7 +92,8 @@ const conditionFor = (state: TaskEnd | undefined): string => {
  */
 export const pageOfResults = (state?: TaskEnd): string => `
 SELECT ${RESULT_FIELDS}, CASE WHEN $5::boolean THEN r.output END AS output,
-  CASE WHEN octet_length(r.value) <= $6::int THEN r.value END AS value FROM laboro.result r LEFT JOIN laboro.worker w ON w.id = r.worker
+  CASE WHEN octet_length(r.value) <= $6::int THEN r.value END AS value FROM laboro.result r
+    LEFT JOIN laboro.worker w ON w.id = r.worker
 WHERE r.job = $1::bigint AND r.idx >= $2::int ${conditionFor(state)}
   AND ($4::text IS NULL OR r.worker = (SELECT id FROM laboro.worker WHERE name = $4::text))
 ORDER BY r.idx LIMIT $3::int`;
@@ -102,7 +106,8 @@ WHERE r.job = $1::bigint AND r.idx = $2::int ORDER BY r.attempt`;
 
 /** $1 job, $2 first, $3 last, $4 tasks a cell. */
 export const ENDS = `
-SELECT (idx - $2::int) / $4::int AS cell, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
+SELECT (idx - $2::int) / $4::int AS cell, count(*) FILTER (WHERE state = 0) AS succeeded,
+  count(*) FILTER (WHERE state = 1) AS failed,
   count(*) FILTER (WHERE state = 2) AS cancelled
 FROM laboro.result WHERE job = $1::bigint AND idx BETWEEN $2::int AND $3::int
 GROUP BY cell ORDER BY cell`;

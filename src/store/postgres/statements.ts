@@ -25,7 +25,8 @@ export const dueAt = (now: string): string =>
 export const markChanged = (jobs: string): string =>
   `UPDATE laboro.job_state SET ${SET_CHANGED} WHERE job IN (${jobs})`;
 
-export const SET_CHANGED = `changed_xid = pg_current_xact_id(), changed_by = CASE changed_by WHEN ${OWN_EPOCH} THEN changed_by ELSE 0 END`;
+export const SET_CHANGED = `changed_xid = pg_current_xact_id(),
+  changed_by = CASE changed_by WHEN ${OWN_EPOCH} THEN changed_by ELSE 0 END`;
 
 /** Adds to this broker's own counters of jobs. `from` selects job, bytes and the three counters. */
 export const addToJobCounters = (from: string): string => `

@@ -27,14 +27,19 @@ const LOCK_KEY = `SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(
 
 /** $1 bucket, $2 key, $3 value or null, $4 the version that is expected or null, $5 now. */
 export const PUT = `
-WITH there AS MATERIALIZED (SELECT coalesce(max(version), 0) AS version FROM laboro.key_value WHERE bucket = $1::text AND key = $2::text),
+WITH there AS MATERIALIZED (
+  SELECT coalesce(max(version), 0) AS version FROM laboro.key_value WHERE bucket = $1::text AND key = $2::text),
 right_one AS MATERIALIZED (SELECT version FROM there WHERE ($4::int IS NULL OR version = $4::int) AND ${OWN_EPOCH} > 0),
-gone AS (DELETE FROM laboro.key_value WHERE bucket = $1::text AND key = $2::text AND $3::text IS NULL AND EXISTS (SELECT 1 FROM right_one)),
+gone AS (
+  DELETE FROM laboro.key_value
+  WHERE bucket = $1::text AND key = $2::text AND $3::text IS NULL AND EXISTS (SELECT 1 FROM right_one)),
 made AS (
   INSERT INTO laboro.key_value AS k (bucket, key, version, value, updated_at, changed_by)
   SELECT $1::text, $2::text, version + 1, $3::text, $5::float8, ${OWN_EPOCH} FROM right_one WHERE $3::text IS NOT NULL
-  ON CONFLICT (bucket, key) DO UPDATE SET version = excluded.version, value = excluded.value, updated_at = excluded.updated_at,
-    changed_xid = excluded.changed_xid, changed_by = CASE k.changed_by WHEN excluded.changed_by THEN k.changed_by ELSE 0 END)
+  ON CONFLICT (bucket, key) DO UPDATE
+    SET version = excluded.version, value = excluded.value, updated_at = excluded.updated_at,
+      changed_xid = excluded.changed_xid,
+      changed_by = CASE k.changed_by WHEN excluded.changed_by THEN k.changed_by ELSE 0 END)
 SELECT version, EXISTS (SELECT 1 FROM right_one) AS stored FROM there`;
 
 async function put(batch: BatchContext, { at, write }: IndexedWrite<"put">): Promise<void> {
@@ -205,7 +210,8 @@ SELECT p.id FROM laboro.task_range p WHERE p.id = ANY($1::bigint[]) AND ${owned(
 
 /** $1 limits. */
 export const LOCK_LIMITS = `
-SELECT key FROM laboro.key_value WHERE bucket = '${LIMIT_BUCKET}' AND key = ANY($1::text[]) AND ${OWN_EPOCH} > 0 ORDER BY key FOR UPDATE`;
+SELECT key FROM laboro.key_value WHERE bucket = '${LIMIT_BUCKET}' AND key = ANY($1::text[]) AND ${OWN_EPOCH} > 0
+  ORDER BY key FOR UPDATE`;
 
 /** $1 names. */
 export const LOCK_SCHEDULES = `

@@ -15,14 +15,16 @@ import type { Database, Statement } from "./database.js";
 import type { JobRow } from "./thread-calls.js";
 
 const COLUMNS = `
-id, created, spec, has_entries AS hasEntries, held, cursor, cancels, cancel_reason AS reason, succeeded, failed, cancelled,
+id, created, spec, has_entries AS hasEntries, held, cursor, cancels, cancel_reason AS reason, succeeded, failed,
+  cancelled,
 ended_at AS endedAt, ended_state AS endedState, not_before AS notBefore, count, open, changes`;
 const ONE = `SELECT ${COLUMNS} FROM job WHERE id = ?`;
 export const pageOfJobs = (conditions: readonly string[]): string =>
   `SELECT ${COLUMNS} FROM job WHERE ${["id < ?", ...conditions].join(" AND ")} ORDER BY id DESC LIMIT ?`;
 const OPEN = `SELECT ${COLUMNS} FROM job WHERE ended_at IS NULL AND not_before IS NULL ORDER BY id`;
 export const NEXT_DELAYED = `
-SELECT not_before AS at FROM job WHERE ended_at IS NULL AND not_before IS NOT NULL AND relative = ? ORDER BY not_before LIMIT 1`;
+SELECT not_before AS at FROM job WHERE ended_at IS NULL AND not_before IS NOT NULL AND relative = ? ORDER BY not_before
+  LIMIT 1`;
 const DELAYED_COUNT = "SELECT count(*) AS count FROM job WHERE ended_at IS NULL AND not_before IS NOT NULL";
 const ENTRIES = `
 SELECT first, last, bytes FROM entry_chunk
@@ -32,7 +34,8 @@ ORDER BY first`;
 
 /** Whether this number was given to a job that is gone. False for a number that was never given. */
 const WAS_REMOVED = `
-SELECT 1 WHERE ?1 <= (SELECT seq FROM sqlite_sequence WHERE name = 'job') AND NOT EXISTS (SELECT 1 FROM job WHERE id = ?1)`;
+SELECT 1 WHERE ?1 <= (SELECT seq FROM sqlite_sequence WHERE name = 'job')
+  AND NOT EXISTS (SELECT 1 FROM job WHERE id = ?1)`;
 
 const LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'job'";
 

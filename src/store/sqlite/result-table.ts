@@ -24,8 +24,8 @@ export const stateQuery = (state: TaskEnd): StateQuery =>
     ? { table: "result", condition: "state = 0" }
     : { table: "result INDEXED BY result_unsuccessful", condition: `state <> 0 AND state = ${stateNumber(state)}` };
 
-export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error, output, value, cpu_ms, peak_memory";
+export const RESULT_COLUMNS = `job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out,
+  error, output, value, cpu_ms, peak_memory`;
 const ONE_ROW = `(${RESULT_COLUMNS.split(",").fill("?").join(", ")})`;
 /** Rows in one statement. More would not be faster per row. */
 const ROWS = 16;
@@ -38,20 +38,25 @@ SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, ou
        timed_out AS timedOut, error, length(value) AS valueBytes, cpu_ms AS cpuMs, peak_memory AS peakMemory, ${bytes}
 FROM ${indexed} JOIN worker ON worker.id = ${table}.worker`;
 
+const PAGE_BYTES = "CASE WHEN ?5 THEN output END AS output, CASE WHEN length(value) <= ?6 THEN value END AS value";
 // The worker's name is found once and not looked up for every row.
 export const pageOfResults = ({ table, condition }: StateQuery): string => `
-${selectFrom("result", table, "CASE WHEN ?5 THEN output END AS output, CASE WHEN length(value) <= ?6 THEN value END AS value")}
+${selectFrom("result", table, PAGE_BYTES)}
 WHERE job = ?1 AND idx >= ?2 AND (${condition})
   AND (?4 IS NULL OR result.worker = (SELECT id FROM worker WHERE name = ?4))
 ORDER BY idx LIMIT ?3`;
 const ENDS = `
-SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, sum(state = 1) AS failed, sum(state = 2) AS cancelled
+SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, sum(state = 1) AS failed,
+  sum(state = 2) AS cancelled
 FROM result WHERE job = ?1 AND idx BETWEEN ?2 AND ?3 GROUP BY cell ORDER BY cell`;
 const USAGE = `
-SELECT CAST(4 * log2(max(ended - started, 1)) + 1e-9 AS INTEGER) AS step, count(*) AS tasks, sum(ended - started) AS runMs,
-       coalesce(sum(cpu_ms), 0) AS cpuMs, coalesce(max(peak_memory), 0) AS peakMemory, min(started) AS firstStart
+SELECT CAST(4 * log2(max(ended - started, 1)) + 1e-9 AS INTEGER) AS step, count(*) AS tasks,
+  sum(ended - started) AS runMs, coalesce(sum(cpu_ms), 0) AS cpuMs, coalesce(max(peak_memory), 0) AS peakMemory, min(started) AS firstStart
 FROM result WHERE job = ? AND idx BETWEEN ? AND ? GROUP BY step ORDER BY step`;
-const EARLIER = `${selectFrom("earlier_attempt", "earlier_attempt", `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`)} WHERE job = ? AND idx = ? ORDER BY attempt`;
+const LISTED_BYTES = `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`;
+const EARLIER = `
+${selectFrom("earlier_attempt", "earlier_attempt", LISTED_BYTES)}
+WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 export class ResultTable {
   readonly #names: WorkerNames;

@@ -20,12 +20,13 @@ export const MIGRATIONS: readonly string[] = [initialSchema + submitFunction, su
 /** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
 /** Not by to_regclass: its cache may not have a table that was created while this broker waited for the lock. */
-const HAS_VERSION_TABLE =
-  "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'schema_version') AS there";
+const HAS_VERSION_TABLE = `SELECT EXISTS (
+  SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'schema_version') AS there`;
 const VERSION = "SELECT number FROM laboro.schema_version";
 const CREATE_SCHEMA = `
 CREATE SCHEMA IF NOT EXISTS laboro;
-CREATE TABLE laboro.schema_version (singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton), number integer NOT NULL);
+CREATE TABLE laboro.schema_version (
+  singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton), number integer NOT NULL);
 INSERT INTO laboro.schema_version (number) VALUES (0);
 `;
 

@@ -28,7 +28,8 @@ asked AS MATERIALIZED (
     cancels + ($2::int4multirange * int4multirange(int4range(0, count)) - (SELECT tasks FROM claimed)) AS cancels
   FROM laboro.job JOIN laboro.job_state s ON s.job = id WHERE id = $1::bigint AND ${isOpen("s")}),
 beyond AS MATERIALIZED (
-  SELECT id, CASE WHEN int4multirange(int4range(cursor, count)) <@ cancels THEN count - cursor ELSE 0 END AS tasks FROM asked),
+  SELECT id, CASE WHEN int4multirange(int4range(cursor, count)) <@ cancels THEN count - cursor ELSE 0 END AS tasks
+    FROM asked),
 free AS MATERIALIZED (
   SELECT p.id, p.last - p.first + 1 AS size, int4multirange(int4range(p.first, p.last + 1)) - a.cancels AS stays
   FROM asked a JOIN laboro.task_range p ON p.job = a.id WHERE p.epoch IS NULL),
@@ -37,16 +38,19 @@ trimmed AS (
   FROM free f WHERE p.id = f.id AND NOT isempty(f.stays) AND f.size > upper(f.stays) - lower(f.stays)),
 gone AS (DELETE FROM laboro.task_range p USING free f WHERE p.id = f.id AND isempty(f.stays)),
 marked AS (
-  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason), cursor = j.cursor + b.tasks,
+  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason),
+    cursor = j.cursor + b.tasks,
     open = j.open AND NOT $2::int4multirange @> j.count
   FROM asked a JOIN beyond b USING (id) WHERE j.id = a.id),
 changed AS (${markChanged("SELECT id FROM asked")}),
 counted AS MATERIALIZED (
   SELECT b.id AS job, 0 AS bytes, 0 AS succeeded, 0 AS failed,
-    b.tasks + (SELECT coalesce(sum(size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END), 0) FROM free) AS cancelled
+    b.tasks + (SELECT coalesce(sum(size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END), 0)
+      FROM free) AS cancelled
   FROM beyond b),
 summed AS (${addToJobCounters("counted WHERE cancelled > 0")})
-SELECT j.id AS job, coalesce((SELECT cancelled FROM counted), 0)::int AS cancelled FROM laboro.job j WHERE j.id = $1::bigint`;
+SELECT j.id AS job, coalesce((SELECT cancelled FROM counted), 0)::int AS cancelled FROM laboro.job j
+  WHERE j.id = $1::bigint`;
 
 export async function cancel(
   batch: BatchContext,
@@ -84,16 +88,20 @@ const TABLES = [
  * tasks are recorded. $1 job, $2 how many results at most.
  */
 export const REMOVE = `
-WITH ended AS MATERIALIZED (SELECT job FROM laboro.job_state WHERE job = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0),
+WITH ended AS MATERIALIZED (
+  SELECT job FROM laboro.job_state WHERE job = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0),
 ${TABLES.map(
   ({ table, order, share }) => `
 ${table}_gone AS (
   DELETE FROM laboro.${table} WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM laboro.${table} WHERE job = (SELECT job FROM ended) ORDER BY ${order} LIMIT ceil($2::int * ${share})))
+    SELECT ctid FROM laboro.${table} WHERE job = (SELECT job FROM ended) ORDER BY ${order}
+      LIMIT ceil($2::int * ${share})))
   RETURNING job)`,
 ).join(",")},
-sizes AS MATERIALIZED (SELECT ${TABLES.map(({ table }) => `(SELECT count(*) FROM ${table}_gone)::int AS ${table}`).join(", ")}),
-over AS MATERIALIZED (SELECT job FROM ended, sizes WHERE ${TABLES.map(({ table, share }) => `${table} < ceil($2::int * ${share})`).join(" AND ")}),
+sizes AS MATERIALIZED (
+  SELECT ${TABLES.map(({ table }) => `(SELECT count(*) FROM ${table}_gone)::int AS ${table}`).join(", ")}),
+over AS MATERIALIZED (SELECT job FROM ended, sizes
+  WHERE ${TABLES.map(({ table, share }) => `${table} < ceil($2::int * ${share})`).join(" AND ")}),
 gone AS (DELETE FROM laboro.job WHERE id = (SELECT job FROM over) RETURNING id),
 state_gone AS (DELETE FROM laboro.job_state WHERE job = (SELECT job FROM over)),
 counters_gone AS (DELETE FROM laboro.job_counters WHERE job = (SELECT job FROM over))
@@ -133,15 +141,18 @@ ORDER BY j.id FOR NO KEY UPDATE OF j`;
 /** $1 jobs, $2 now. */
 export const TOTALS = `
 WITH sums AS MATERIALIZED (
-  SELECT j.id AS job, j.count, j.open, s.ended_at, j.cursor, coalesce(sum(t.succeeded), 0)::int AS succeeded, coalesce(sum(t.failed), 0)::int AS failed,
+  SELECT j.id AS job, j.count, j.open, s.ended_at, j.cursor, coalesce(sum(t.succeeded), 0)::int AS succeeded,
+    coalesce(sum(t.failed), 0)::int AS failed,
     coalesce(sum(t.cancelled), 0)::int AS cancelled
   FROM laboro.job j JOIN laboro.job_state s ON s.job = j.id LEFT JOIN laboro.job_counters t ON t.job = j.id
   WHERE j.id = ANY($1::bigint[]) GROUP BY j.id, s.job),
 over AS (
   UPDATE laboro.job_state j
-  SET ended_at = $2::float8, ended_state = CASE WHEN s.failed > 0 THEN 1 WHEN s.cancelled > 0 THEN 2 ELSE 0 END, ${SET_CHANGED}
+  SET ended_at = $2::float8,
+    ended_state = CASE WHEN s.failed > 0 THEN 1 WHEN s.cancelled > 0 THEN 2 ELSE 0 END, ${SET_CHANGED}
   FROM sums s
-  WHERE j.job = s.job AND ${isOpen("j")} AND NOT s.open AND s.cursor = s.count AND s.succeeded + s.failed + s.cancelled >= s.count
+  WHERE j.job = s.job AND ${isOpen("j")} AND NOT s.open AND s.cursor = s.count
+    AND s.succeeded + s.failed + s.cancelled >= s.count
   RETURNING j.job)
 SELECT job, count, succeeded, failed, cancelled,
   ended_at IS NOT NULL OR (NOT open AND cursor = count AND succeeded + failed + cancelled >= count) AS ended

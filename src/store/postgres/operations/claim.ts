@@ -13,11 +13,13 @@ import { booleanArray, numberArray, numberColumns, OWN_EPOCH, owned, textColumns
 /** $1 task ranges to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
 const CUTS = "unnest($1::bigint[], $2::int[], $3::int[], $4::boolean[]) AS c (id, first, last, several)";
 /** $5 to $10 the claims, $11 to $13 the cut that each is part of. */
-const CLAIMS = `unnest($5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::int[], $10::text[], $11::int[], $12::int[], $13::boolean[])
+const CLAIMS = `
+unnest($5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::int[], $10::text[], $11::int[], $12::int[], $13::boolean[])
   AS a (id, range_id, first_task, last_task, attempt, worker, first, last, several)`;
 const WAITS = `${owned("p")} AND p.worker IS NULL`;
 const fits = (cut: string): string =>
-  `p.first <= ${cut}.first AND p.last >= ${cut}.last AND (p.first = ${cut}.first OR (p.last = ${cut}.last AND NOT ${cut}.several))`;
+  `p.first <= ${cut}.first AND p.last >= ${cut}.last
+    AND (p.first = ${cut}.first OR (p.last = ${cut}.last AND NOT ${cut}.several))`;
 
 export const CLAIM = `
 WITH found AS MATERIALIZED (
@@ -27,13 +29,15 @@ WITH found AS MATERIALIZED (
 made AS (
   INSERT INTO laboro.task_range
     (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch, limit_names)
-  SELECT a.range_id, p.job, a.first_task, a.last_task, a.attempt, p.failures, p.crashes, p.not_before, p.wait_ms, p.avoid, a.worker, p.epoch,
+  SELECT a.range_id, p.job, a.first_task, a.last_task, a.attempt, p.failures, p.crashes, p.not_before, p.wait_ms,
+    p.avoid, a.worker, p.epoch,
     p.limit_names
   FROM ${CLAIMS} JOIN laboro.task_range p ON p.id = a.id
   WHERE ${WAITS} AND ${fits("a")}),
 cut AS (
   UPDATE laboro.task_range p
-  SET first = CASE p.first WHEN c.first THEN c.last + 1 ELSE p.first END, last = CASE p.first WHEN c.first THEN p.last ELSE c.first - 1 END
+  SET first = CASE p.first WHEN c.first THEN c.last + 1 ELSE p.first END,
+    last = CASE p.first WHEN c.first THEN p.last ELSE c.first - 1 END
   FROM ${CUTS}
   WHERE p.id = c.id AND ${WAITS} AND ${fits("c")} AND NOT (p.first = c.first AND p.last = c.last)),
 gone AS (

@@ -21,6 +21,9 @@ import {
   textArray,
 } from "../statements.js";
 
+/** The job's own `maxRunning` is not among the limits of the lease. */
+const NOT_NAMED = " AND '#' || id <> ALL(string_to_array(coalesce(a.names, ''), ','))";
+
 /**
  * $1 jobs, each once; $2 how many tasks of each; $3 the ids of the new task ranges; $4 now; if any are `limited`, $5
  * their limits. The rows of the jobs are locked (write-batch.ts), so that their cursors do not change. Task ranges
@@ -29,9 +32,10 @@ import {
 export const leaseStatement = (limited: boolean): string => `
 WITH asked AS MATERIALIZED (
   SELECT a.job, CASE WHEN j.refused THEN 0 ELSE a.max END AS max, a.range_id, j.refused${limited ? ", a.names" : ""}
-  FROM unnest($1::bigint[], $2::int[], $3::bigint[]${limited ? ", $5::text[]" : ""}) AS a (job, max, range_id${limited ? ", names" : ""}),
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[]${limited ? ", $5::text[]" : ""})
+    AS a (job, max, range_id${limited ? ", names" : ""}),
   LATERAL (
-    SELECT coalesce(changes ? 'maxRunning'${limited ? " AND '#' || id <> ALL(string_to_array(coalesce(a.names, ''), ','))" : ""}, false) AS refused
+    SELECT coalesce(changes ? 'maxRunning'${limited ? NOT_NAMED : ""}, false) AS refused
     FROM laboro.job WHERE id = a.job LIMIT 1) AS j),
 due AS MATERIALIZED (
   SELECT a.max, a.range_id, ${limited ? "a.names, " : ""}d.*
@@ -46,22 +50,27 @@ granted AS (
   SELECT a.job, a.max, a.range_id, ${limited ? "a.names, " : ""}least(coalesce(max(d.upto), 0), a.max)::int AS tasks
   FROM asked a LEFT JOIN due d ON d.job = a.job GROUP BY a.job, a.max, a.range_id${limited ? ", a.names" : ""}),
 fresh AS MATERIALIZED (
-  SELECT g.job, g.range_id, ${limited ? "g.names, " : ""}j.cursor, least(j.count, j.cursor + g.max - g.tasks) AS next, j.count
+  SELECT g.job, g.range_id, ${limited ? "g.names, " : ""}j.cursor, least(j.count, j.cursor + g.max - g.tasks) AS next,
+    j.count
   FROM granted g, LATERAL (SELECT cursor, count FROM laboro.job WHERE id = g.job LIMIT 1) AS j),
 taken AS (
-  UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH}${limited ? ", limit_names = due.names" : ""} FROM due WHERE p.id = due.id AND due.upto <= due.max
+  UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH}${limited ? ", limit_names = due.names" : ""} FROM due
+    WHERE p.id = due.id AND due.upto <= due.max
   RETURNING ${TASK_RANGE_FIELDS}),
 cut AS (UPDATE laboro.task_range p SET first = p.first + d.part FROM divided d WHERE p.id = d.id),
 made AS (
   INSERT INTO laboro.task_range AS p (${TASK_RANGE_COLUMNS}${limited ? ", limit_names" : ""})
-  SELECT range_id, job, first, first + part - 1, attempt, failures, crashes, not_before, wait_ms, avoid, NULL, ${OWN_EPOCH}${limited ? ", names" : ""}
+  SELECT range_id, job, first, first + part - 1, attempt, failures, crashes, not_before, wait_ms, avoid, NULL,
+    ${OWN_EPOCH}${limited ? ", names" : ""}
   FROM divided
   UNION ALL
-  SELECT range_id, job, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, NULL, ${OWN_EPOCH}${limited ? ", names" : ""} FROM fresh WHERE next > cursor
+  SELECT range_id, job, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, NULL, ${OWN_EPOCH}${limited ? ", names" : ""}
+    FROM fresh WHERE next > cursor
   RETURNING ${TASK_RANGE_FIELDS}),
 moved AS (UPDATE laboro.job j SET cursor = f.next FROM fresh f WHERE j.id = f.job AND f.next > f.cursor),
 more AS (SELECT job FROM due WHERE upto > max UNION SELECT job FROM fresh WHERE next < count)
-SELECT (SELECT array_agg(job)::text FROM more) AS more, (SELECT array_agg(job)::text FROM asked WHERE refused) AS refused, l.*
+SELECT (SELECT array_agg(job)::text FROM more) AS more,
+  (SELECT array_agg(job)::text FROM asked WHERE refused) AS refused, l.*
 FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM made) AS l ON true`;
 
 type Row = { readonly more: string | null; readonly refused: string | null } & (TaskRangeRow | { readonly id: null });
@@ -129,14 +138,16 @@ WITH freed AS MATERIALIZED (
   SELECT p.id, p.job, p.last - p.first + 1 AS size, int4multirange(int4range(p.first, p.last + 1)) - j.cancels AS stays
   FROM laboro.task_range p JOIN laboro.job j ON j.id = p.job
   WHERE ${condition} AND p.worker IS NULL),
-sizes AS MATERIALIZED (SELECT id, job, size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END AS cancelled FROM freed),
+sizes AS MATERIALIZED (
+  SELECT id, job, size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END AS cancelled FROM freed),
 released AS (
   UPDATE laboro.task_range p SET epoch = NULL, first = lower(f.stays), last = upper(f.stays) - 1
   FROM freed f WHERE p.id = f.id AND NOT isempty(f.stays)),
 gone AS (DELETE FROM laboro.task_range p USING freed f WHERE p.id = f.id AND isempty(f.stays)),
 changed AS (${markChanged("SELECT job FROM freed")}),
 counted AS (
-  SELECT job, 0 AS bytes, 0 AS succeeded, 0 AS failed, sum(cancelled) AS cancelled FROM sizes GROUP BY job HAVING sum(cancelled) > 0),
+  SELECT job, 0 AS bytes, 0 AS succeeded, 0 AS failed, sum(cancelled) AS cancelled FROM sizes GROUP BY job
+    HAVING sum(cancelled) > 0),
 summed AS (${addToJobCounters("counted")})
 SELECT id, job, cancelled FROM sizes`;
 

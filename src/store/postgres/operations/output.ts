@@ -22,7 +22,8 @@ WITH given AS MATERIALIZED (
     AS c (job, idx, attempt, stream, start_offset, start, length, n)),
 -- Bytes that are stored already, by earlier batches or earlier in this one, are left out.
 fresh AS MATERIALIZED (
-  SELECT g.*, coalesce(j.reopen_count, 0) AS reopen_count, greatest(0, least(g.length, greatest(coalesce(g.before, 0), coalesce(s.until, 0)) - g.start_offset))::int AS known
+  SELECT g.*, coalesce(j.reopen_count, 0) AS reopen_count,
+    greatest(0, least(g.length, greatest(coalesce(g.before, 0), coalesce(s.until, 0)) - g.start_offset))::int AS known
   FROM given g LEFT JOIN laboro.job j ON j.id = g.job
   LEFT JOIN LATERAL (
     SELECT o.start_offset + octet_length(o.bytes) AS until FROM laboro.output o
@@ -30,7 +31,8 @@ fresh AS MATERIALIZED (
   WHERE j.id IS NOT NULL OR g.job = ANY($9::bigint[])),
 added AS (
   INSERT INTO laboro.output (job, idx, attempt, reopen_count, stream, start_offset, bytes)
-  SELECT job, idx, attempt, reopen_count, stream, start_offset + known, substring($1::bytea FROM start + known FOR length - known)
+  SELECT job, idx, attempt, reopen_count, stream, start_offset + known,
+    substring($1::bytea FROM start + known FOR length - known)
   FROM fresh WHERE known < length
   ON CONFLICT DO NOTHING
   RETURNING job, octet_length(bytes) AS bytes),
@@ -83,7 +85,8 @@ ORDER BY attempt DESC, output IS NULL LIMIT 1`;
 export const OUTPUT_ROWS = `
 SELECT start_offset AS "offset", stream, bytes FROM laboro.output
 WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset >= coalesce((
-  SELECT max(start_offset) FROM laboro.output WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset <= $4::bigint), 0)
+  SELECT max(start_offset) FROM laboro.output
+    WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset <= $4::bigint), 0)
 ORDER BY start_offset LIMIT $5::int`;
 
 /**
@@ -92,10 +95,13 @@ ORDER BY start_offset LIMIT $5::int`;
  */
 export const OUTPUT_ENDS = `
 SELECT coalesce((
-  SELECT o.start_offset + octet_length(o.bytes) FROM laboro.output o JOIN laboro.job j ON j.id = o.job JOIN laboro.job_state s ON s.job = o.job
-  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.reopen_count = j.reopen_count AND s.ended_at IS NULL
+  SELECT o.start_offset + octet_length(o.bytes)
+  FROM laboro.output o JOIN laboro.job j ON j.id = o.job JOIN laboro.job_state s ON s.job = o.job
+  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.reopen_count = j.reopen_count
+    AND s.ended_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM laboro.result r WHERE r.job = a.job AND r.idx = a.idx AND r.attempt = a.attempt)
-    AND NOT EXISTS (SELECT 1 FROM laboro.earlier_attempt e WHERE e.job = a.job AND e.idx = a.idx AND e.attempt = a.attempt)
+    AND NOT EXISTS (
+      SELECT 1 FROM laboro.earlier_attempt e WHERE e.job = a.job AND e.idx = a.idx AND e.attempt = a.attempt)
   ORDER BY o.start_offset DESC LIMIT 1), 0) AS "end"
 FROM unnest($1::bigint[], $2::int[], $3::int[]) WITH ORDINALITY AS a (job, idx, attempt, n) ORDER BY a.n`;
 

@@ -24,7 +24,8 @@ import { addToJobCounters, multirange, numberArray, OWN_EPOCH, rangesFrom, SET_C
 import { holderOf, SET_HOLDER } from "./submit.js";
 
 const FIND = `
-SELECT cursor, cancels::text, key, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held
+SELECT cursor, cancels::text, key,
+  (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held
 FROM laboro.job WHERE id = $1::bigint`;
 /** $2 the ranges, $3 their first task and $4 their last. */
 const WITHIN = "job = $1::bigint AND idx BETWEEN $3::int AND $4::int AND $2::int4multirange @> idx";
@@ -40,21 +41,26 @@ FROM (SELECT idx, attempt, idx - row_number() OVER (PARTITION BY attempt ORDER B
 GROUP BY attempt, run`;
 const LAST_ATTEMPTS = `
 SELECT idx AS "index", max(attempt) AS attempt
-FROM (SELECT idx, attempt FROM laboro.earlier_attempt WHERE ${WITHIN} UNION ALL SELECT idx, attempt FROM laboro.output WHERE ${WITHIN}) AS found
+FROM (SELECT idx, attempt FROM laboro.earlier_attempt WHERE ${WITHIN}
+  UNION ALL SELECT idx, attempt FROM laboro.output WHERE ${WITHIN}) AS found
 GROUP BY idx`;
 /** $6 how many of the tasks have no result. */
 const MOVE_TO_EARLIER_ATTEMPTS = `
 WITH gone AS (DELETE FROM laboro.result WHERE ${WITHIN} AND state = ANY($5::smallint[]) RETURNING ${RESULT_COLUMNS}),
-saved AS (INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS}) SELECT ${RESULT_COLUMNS} FROM gone ON CONFLICT DO NOTHING),
+saved AS (
+  INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS}) SELECT ${RESULT_COLUMNS} FROM gone ON CONFLICT DO NOTHING),
 counted AS (
-  SELECT $1::bigint AS job, 0 AS bytes, -count(*) FILTER (WHERE state = 0) AS succeeded, -count(*) FILTER (WHERE state = 1) AS failed,
+  SELECT $1::bigint AS job, 0 AS bytes, -count(*) FILTER (WHERE state = 0) AS succeeded,
+    -count(*) FILTER (WHERE state = 1) AS failed,
     -count(*) FILTER (WHERE state = 2) - $6::int AS cancelled
   FROM gone)
 ${addToJobCounters("counted")}`;
 /** $2 what runs again. If no cancel is left, its reason is removed as well. */
 const REOPEN = `
 WITH former AS MATERIALIZED (SELECT ended_at FROM laboro.job_state WHERE job = $1::bigint),
-reopened AS (UPDATE laboro.job_state SET ended_at = NULL, ended_state = NULL, not_before = NULL, ${SET_CHANGED} WHERE job = $1::bigint)
+reopened AS (
+  UPDATE laboro.job_state SET ended_at = NULL, ended_state = NULL, not_before = NULL, ${SET_CHANGED}
+  WHERE job = $1::bigint)
 UPDATE laboro.job
 SET cancels = cancels - $2::int4multirange,
   cancel_reason = CASE WHEN cancels - $2::int4multirange = '{}' THEN NULL ELSE cancel_reason END,

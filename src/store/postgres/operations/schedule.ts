@@ -118,7 +118,9 @@ async function runWrites(batch: BatchContext, writes: readonly RunWrite[]): Prom
 
 /** Reading schedules. The clock is the database's. */
 const CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::float8";
-const SELECT = `SELECT name, revision, next_at AS "nextAt", spec, state, last_job AS "lastJob", former_job AS "formerJob" FROM laboro.schedule`;
+const SELECT = `
+SELECT name, revision, next_at AS "nextAt", spec, state, last_job AS "lastJob", former_job AS "formerJob"
+  FROM laboro.schedule`;
 const ONE = `${SELECT} WHERE name = $1::text`;
 /** $1 limit. The clock is read once: compared with a function, the index would not be used. */
 export const DUE_SCHEDULES = `${SELECT} WHERE next_at <= (SELECT ${CLOCK}) ORDER BY next_at, name LIMIT $1::int`;

@@ -32,7 +32,8 @@ cancelling AS MATERIALIZED (
 added AS (
   INSERT INTO laboro.result (${RESULT_COLUMNS})
   SELECT ($2::bigint[])[r.w], r.idx, r.attempt,
-    CASE WHEN (SELECT flags FROM cancelling)[r.w] AND (SELECT cancels FROM laboro.job WHERE id = ($2::bigint[])[r.w]) @> r.idx
+    CASE WHEN (SELECT flags FROM cancelling)[r.w]
+      AND (SELECT cancels FROM laboro.job WHERE id = ($2::bigint[])[r.w]) @> r.idx
       THEN ${CANCELLED} ELSE r.state END,
     r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(4, rare)}
   FROM ${resultRows(4, rare)}
@@ -40,7 +41,8 @@ added AS (
   ON CONFLICT DO NOTHING
   RETURNING job, state, coalesce(octet_length(output), 0) + coalesce(octet_length(value), 0) AS bytes),
 counted AS MATERIALIZED (
-  SELECT job, coalesce(sum(bytes), 0) AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
+  SELECT job, coalesce(sum(bytes), 0) AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded,
+    count(*) FILTER (WHERE state = 1) AS failed,
     count(*) FILTER (WHERE state = 2) AS cancelled
   FROM added GROUP BY job),
 summed AS (${addToJobCounters("counted")}),
@@ -116,13 +118,16 @@ function sumsOf(writes: readonly IndexedWrite<"settle">[]): Map<JobId, Counters>
  * $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; $4 to $14 the replacements; from $15 results of earlier
  * attempts.
  */
-const REPLACEMENTS = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[], $14::float8[])
+const REPLACEMENTS = `
+unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[],
+  $13::text[], $14::float8[])
   AS q (w, id, first, last, attempt, failures, crashes, not_before, avoid, worker, wait_ms)`;
 
 const earlier = (rare: boolean): string => `
 saved AS (
   INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS})
-  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(15, rare)}
+  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code,
+    ${rareColumns(15, rare)}
   FROM ${resultRows(15, rare)}
   WHERE (SELECT flags FROM own)[r.w]
   ON CONFLICT DO NOTHING
@@ -135,10 +140,11 @@ gone AS (DELETE FROM laboro.task_range p WHERE p.id = ANY($1::bigint[]) AND ${ow
 made AS (
   INSERT INTO laboro.task_range
     (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch, limit_names)
-  SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.wait_ms, q.avoid, q.worker, ${OWN_EPOCH},
+  SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.wait_ms, q.avoid,
+    q.worker, ${OWN_EPOCH},
     (SELECT o.limit_names FROM laboro.task_range o WHERE o.id = ($1::bigint[])[q.w])
   FROM ${REPLACEMENTS}
-  -- A replacement may have the id of the range it replaces, which has to be deleted first: the condition on gone makes sure of it.
+  -- A replacement may have the id of the range it replaces. The condition on gone has that one deleted first.
   WHERE (SELECT flags FROM own)[q.w] AND (SELECT count(*) FROM gone) >= 0),
 ${ends === "none" ? "" : earlier(ends === "rare")}
 counted AS (

@@ -41,7 +41,8 @@ UPDATE laboro.job SET has_key = false WHERE id IN (
   ORDER BY j.id FOR UPDATE OF j)`;
 
 /** $1 keys. A statement of its own: only its snapshot has the jobs for which the one before has waited. */
-export const KEY_HOLDERS = `SELECT id, key FROM laboro.job WHERE key = ANY($1::text[]) AND has_key AND ${OWN_EPOCH} > 0`;
+export const KEY_HOLDERS = `
+SELECT id, key FROM laboro.job WHERE key = ANY($1::text[]) AND has_key AND ${OWN_EPOCH} > 0`;
 const LOCK_HOLDER = `${KEY_HOLDERS} FOR UPDATE`;
 /** $1 job, $2 whether it has its key. */
 export const SET_HOLDER = `UPDATE laboro.job SET has_key = $2::boolean WHERE id = $1::bigint AND ${OWN_EPOCH} > 0`;
@@ -86,16 +87,16 @@ async function takeKey(
  */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
-  SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],
-    $12::int[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::float8[], $18::float8[], $19::boolean[], $20::float8[],
-    $21::float8[], $22::boolean[], $23::text[], $24::int[])
-  AS a (id, start, length, name, pool, batch_key, count, has_entries, held, granted, range_id, bytes, idempotency_key, key, key_for_ms,
-    not_before, relative, keep_ms, keep_failed_ms, open, worker, attempt)),
+  SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[],
+    $10::boolean[], $11::boolean[], $12::int[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::float8[],
+    $18::float8[], $19::boolean[], $20::float8[], $21::float8[], $22::boolean[], $23::text[], $24::int[])
+  AS a (id, start, length, name, pool, batch_key, count, has_entries, held, granted, range_id, bytes, idempotency_key,
+    key, key_for_ms, not_before, relative, keep_ms, keep_failed_ms, open, worker, attempt)),
 jobs AS (
-  INSERT INTO laboro.job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor, key, has_key, key_for_ms,
-    open)
-  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, batch_key, idempotency_key, count, has_entries, held, granted,
-    key, key IS NOT NULL, key_for_ms, open
+  INSERT INTO laboro.job (id, created, spec, name, pool, batch_key, idempotency_key, count, has_entries, held, cursor,
+    key, has_key, key_for_ms, open)
+  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, batch_key, idempotency_key, count,
+    has_entries, held, granted, key, key IS NOT NULL, key_for_ms, open
   -- In one order at every broker: two that insert the same keys would block each other.
   FROM asked ORDER BY key, idempotency_key, id
   ON CONFLICT DO NOTHING
@@ -104,7 +105,8 @@ made AS (SELECT asked.* FROM asked JOIN jobs USING (id)),
 states AS (
   INSERT INTO laboro.job_state (job, changed_by, ended_at, ended_state, not_before, relative, keep_ms, keep_failed_ms)
   -- A job without tasks has ended with its submission.
-  SELECT id, ${OWN_EPOCH}, CASE WHEN count = 0 AND NOT open THEN $1::float8 END, CASE WHEN count = 0 AND NOT open THEN 0 END, not_before, relative, keep_ms, keep_failed_ms
+  SELECT id, ${OWN_EPOCH}, CASE WHEN count = 0 AND NOT open THEN $1::float8 END,
+    CASE WHEN count = 0 AND NOT open THEN 0 END, not_before, relative, keep_ms, keep_failed_ms
   FROM made),
 task_ranges AS (
   INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, worker, epoch)
@@ -272,7 +274,8 @@ function firstTaskRange({ id, cursor }: Job, { rangeId }: WriteOf<"submit">): Ta
 /** $1 job, $2 changes, $3 name, $4 how many tasks more, $5 whether to close it. */
 export const EDIT = `
 WITH edited AS (
-  UPDATE laboro.job SET changes = coalesce(changes, '{}') || $2::text::jsonb, name = coalesce($3::text, name), count = count + $4::int,
+  UPDATE laboro.job SET changes = coalesce(changes, '{}') || $2::text::jsonb, name = coalesce($3::text, name),
+    count = count + $4::int,
     open = open AND NOT $5::boolean
   WHERE id = $1::bigint RETURNING id),
 changed AS (${markChanged("SELECT id FROM edited")})
@@ -281,7 +284,8 @@ SELECT id FROM edited`;
 /** $1 job, $2 its own limit. What is leased was not counted before the job had a limit. */
 const COUNT_LEASED = `
 UPDATE laboro.task_range SET limit_names = concat_ws(',', limit_names, $2::text)
-WHERE job = $1::bigint AND epoch IS NOT NULL AND ${OWN_EPOCH} > 0 AND $2::text <> ALL(string_to_array(coalesce(limit_names, ''), ','))`;
+WHERE job = $1::bigint AND epoch IS NOT NULL AND ${OWN_EPOCH} > 0
+  AND $2::text <> ALL(string_to_array(coalesce(limit_names, ''), ','))`;
 
 const ADD_BYTES = addToJobCounters(
   "(SELECT $1::bigint AS job, $2::bigint AS bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled) AS added",
@@ -339,7 +343,8 @@ export const DELAYED_COUNT = `SELECT count(*)::int AS count FROM laboro.job_stat
 /** $1 whether relative, $2 the time, $3 limit. */
 export const PROMOTE = `
 WITH due AS MATERIALIZED (
-  SELECT job FROM laboro.job_state WHERE ${DELAYED} AND relative = $1::boolean AND not_before <= $2::float8 AND ${OWN_EPOCH} > 0
+  SELECT job FROM laboro.job_state
+    WHERE ${DELAYED} AND relative = $1::boolean AND not_before <= $2::float8 AND ${OWN_EPOCH} > 0
   ORDER BY not_before, job LIMIT $3::int FOR UPDATE SKIP LOCKED)
 UPDATE laboro.job_state s SET not_before = NULL, ${SET_CHANGED} FROM due WHERE s.job = due.job RETURNING s.job AS id`;
 

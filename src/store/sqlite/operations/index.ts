@@ -71,7 +71,8 @@ export function prepareOperations(tables: Tables): Apply {
 
 const FIND = "SELECT version FROM key_value WHERE bucket = ? AND key = ?";
 const UPSERT = `INSERT INTO key_value (bucket, key, version, value, updated_at) VALUES (?, ?, ?, ?, ?)
-  ON CONFLICT (bucket, key) DO UPDATE SET version = excluded.version, value = excluded.value, updated_at = excluded.updated_at`;
+  ON CONFLICT (bucket, key) DO UPDATE
+    SET version = excluded.version, value = excluded.value, updated_at = excluded.updated_at`;
 const DELETE = "DELETE FROM key_value WHERE bucket = ? AND key = ?";
 
 function preparePut(db: Database): Operation<"put"> {

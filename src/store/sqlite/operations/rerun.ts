@@ -32,7 +32,8 @@ SELECT idx AS "index", max(attempt) AS attempt FROM (
 GROUP BY idx`;
 /** If no cancel is left, its reason is removed as well. */
 const REOPEN = `
-UPDATE job SET ended_at = NULL, not_before = NULL, ended_state = NULL, cancels = ?1, cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
+UPDATE job SET ended_at = NULL, not_before = NULL, ended_state = NULL, cancels = ?1,
+  cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
 WHERE id = ?2`;
 
 export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }: Tables): Operation<"rerun"> {
