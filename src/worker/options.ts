@@ -120,16 +120,7 @@ export interface Worker {
   readonly joined: boolean;
   /** Resolves when the broker has accepted the worker; rejects if it refuses it, for a wrong token for example. */
   ready(options?: WaitOptions): Promise<void>;
-  /**
-   * Handles a task with a function of this process. While it computes, nothing else in this process runs, not even
-   * heartbeats. So a function that computes for seconds belongs in a module.
-   */
-  handle<Input, Output, Parsed>(
-    task: TaskDefinition<Input, Output, Parsed>,
-    run: TaskFunction<Parsed, Output>,
-    options?: HandleOptions,
-  ): void;
-  /** The same with a handler that a module exports: inline here, in tests for example, and in threads elsewhere. */
+  /** Handles a task with a handler that a module exports: inline here, in tests for example, and in threads elsewhere. */
   handle(handler: TaskHandler, options?: HandleOptions): void;
   /** Offers a service without a definition: bytes in, bytes or text out. The reply to a task is its standard output. */
   handle(service: string, run: Handler, options?: HandleOptions): void;
@@ -144,6 +135,16 @@ export interface Worker {
     module: URL,
     options?: ThreadOptions,
   ): Promise<readonly string[]>;
+  // The last one, because a compiler explains why the last one does not fit.
+  /**
+   * Handles a task with a function of this process. While it computes, nothing else in this process runs, not even
+   * heartbeats. So a function that computes for seconds belongs in a module.
+   */
+  handle<Input, Output, Parsed>(
+    task: TaskDefinition<Input, Output, Parsed>,
+    run: TaskFunction<Parsed, Output>,
+    options?: HandleOptions,
+  ): void;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
   /**

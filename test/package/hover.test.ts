@@ -1,7 +1,10 @@
 /** What an editor shows on hover over an export of the package, or over a method of it. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { atEnd } from "../support/at-end.js";
 import { REPOSITORY } from "../support/launched.js";
 
 // The compiler that the project uses has no such interface; the one of the documentation has.
@@ -49,4 +52,24 @@ describe("every export of the package, and every method of it,", () => {
       expect(properties.filter(isBare).map((one) => one.name)).toEqual([]);
     },
   );
+});
+
+describe("what the compiler says", () => {
+  it("of a handler that does not return what its task says is about the result", () => {
+    const file = join(mkdtempSync(join(tmpdir(), "laboro-types-")), "wrong.ts");
+    atEnd(() => rmSync(dirname(file), { recursive: true, force: true }));
+    const entry = join(REPOSITORY, "dist", "entries", "worker.js");
+    writeFileSync(
+      file,
+      `import { defineTask, type Worker } from ${JSON.stringify(entry)};
+declare const worker: Worker;
+worker.handle(defineTask<{ to: string }, { id: string }>("mail"), async ({ to }) => to);`,
+    );
+    const options = { module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext };
+    const program = ts.createProgram([file], { ...options, target: ts.ScriptTarget.ES2023, strict: true, types: [] });
+    const texts = program
+      .getSemanticDiagnostics(program.getSourceFile(file))
+      .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"));
+    expect(texts).toEqual([expect.stringContaining("'string' is not assignable to type '{ id: string; }'")]);
+  });
 });
