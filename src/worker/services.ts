@@ -191,7 +191,8 @@ export class ServiceCall implements HandlerContext {
     this.#graceTimer = setTimeout(() => {
       this.#abandoned = true;
       this.#onAbandoned?.();
-      const text = `service ${this.#service}: the handler did not end within ${Math.round(graceMs)} ms after its abort`;
+      const why = this.#abortReason?.message;
+      const text = `service ${this.#service}: ${why}, and the handler did not end within ${Math.round(graceMs)} ms`;
       this.end(failure(new LaboroError("LABORO_SERVICE_FAILED", text)));
     }, graceMs);
     this.#abortReason ??= reason;

@@ -64,7 +64,10 @@ describe.each([
   it("end one that never ends with its thread, past the time limit and the grace; its slot is free", async () => {
     const { client } = await open({ slots: 1 });
     const job = await client.add(block, { ms: 600_000 }, { timeLimitMs: 50 });
-    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message: /did not end within 100/ });
+    await expect(job.result()).rejects.toMatchObject({
+      code: "LABORO_TASK_FAILED",
+      message: /past its time limit, and the handler did not end within 100/,
+    });
     expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
   });
 
