@@ -3,7 +3,10 @@ import { badInput } from "../base/errors.js";
 import type { Submission } from "../model/job-input.js";
 import { encodeInput, type TaskDefinition } from "../model/task-definition.js";
 
-/** Sends a statement in the application's transaction: `client.query` of pg, `sql.unsafe` of postgres, and others. */
+/**
+ * Sends a statement in the application's transaction: `(text, values) => client.query(text, values)` with pg,
+ * `(text, values) => tx.unsafe(text, values)` with postgres.
+ */
 export type Query = (sql: string, parameters: string[]) => PromiseLike<unknown>;
 
 /** Options of a job that a transaction adds. */
