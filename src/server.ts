@@ -32,7 +32,7 @@ import {
   type OpenListener,
 } from "./broker/listeners/listener.js";
 
-import type { MainListener } from "./broker/listeners/main-listener.js";
+import { MainListener } from "./broker/listeners/main-listener.js";
 import { Asks } from "./broker/operations/asks.js";
 import { setHeld } from "./broker/operations/jobs.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
@@ -47,7 +47,7 @@ import { startRetention } from "./broker/retention.js";
 import { DEFAULT_SETTINGS } from "./dispatch/index.js";
 import type { Job } from "./model/job.js";
 import type { Store } from "./model/store.js";
-import { Links } from "./protocols/laboro/broker/links.js";
+import { Links, LinkUpgrades } from "./protocols/laboro/broker/links.js";
 import { openSqliteStore } from "./store/sqlite/index.js";
 
 /** As a data directory: a temporary one, removed when the broker stops. */
@@ -62,6 +62,7 @@ const LISTEN_AFTER_MS = 50;
 const LISTEN_LATEST_MS = 500;
 
 export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
+  if (typeof options?.dir !== "string") throw badInput("startBroker: expected { dir }, a folder for the broker's data");
   const isTemporary = options.dir === IN_MEMORY;
   const dir = isTemporary ? mkdtempSync(join(tmpdir(), "laboro-broker-")) : options.dir;
   const removeData = (): void => {
@@ -147,12 +148,8 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       greetingTimeoutMs: guard.greetingTimeoutMs,
       onStarted: () => taskStarted(),
     });
-    const newMainListener = async (): Promise<MainListener> => {
-      const [{ MainListener: Listener }, { LinkUpgrades }] = await Promise.all([
-        import("./broker/listeners/main-listener.js"),
-        import("./protocols/laboro/broker/links.js"),
-      ]);
-      return new Listener(core, {
+    const newMainListener = (): MainListener =>
+      new MainListener(core, {
         ...{ auth, info, log },
         link: new LinkUpgrades(links, auth),
         guard,
@@ -162,7 +159,6 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
         },
         ...(tls === "off" ? {} : { certificate: () => serverCertificate(certificates, log) }),
       });
-    };
     if (store.group !== undefined && brokerHost.group !== undefined) {
       const { BrokerInGroup: InGroup } = await import("./broker/group/index.js");
       const { ClientLink } = await import("./client/link.js");
@@ -177,7 +173,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     let portChanged = false;
     const access = (): Access => (ca === undefined ? { url, token } : { url, token, ca });
     const openMainListener = async (): Promise<void> => {
-      const opening = await newMainListener();
+      const opening = newMainListener();
       const opened = await listen(opening, host, options.port);
       mainListener = opening;
       portChanged = opened.portChanged;

@@ -84,7 +84,7 @@ export interface EventOptions {
   readonly after?: number;
   /** Of this job only. */
   readonly job?: number;
-  /** Ends the stream of events. */
+  /** Ends the stream of events: its reason is thrown. */
   readonly signal?: AbortSignal;
 }
 
@@ -97,7 +97,7 @@ const EVENTS_WAIT_MS = 30_000;
 
 /** A connected client, by a join URL or by options. Rejects with a code if the broker cannot be reached or refuses. */
 export async function connect(broker: string | ConnectOptions): Promise<Client> {
-  const options = typeof broker === "string" ? { broker } : broker;
+  const options = typeof broker === "object" ? broker : { broker };
   const link = new ClientLink({
     ...addressesOf(options),
     name: options.name ?? `client:${process.pid}`,

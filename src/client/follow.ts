@@ -8,7 +8,7 @@ import { JobId } from "../model/ids.js";
 import type { JobProgress } from "../model/outcome.js";
 import { EndedTasks, type Ranges } from "../model/ranges.js";
 import type { TaskOutput } from "../protocols/laboro/messages.js";
-import type { ClientLink } from "./link.js";
+import { type ClientLink, withCallers } from "./link.js";
 
 /** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
 export type TakeOutput = (output: TaskOutput) => Promise<void>;
@@ -81,7 +81,7 @@ export async function* followJob(
     for (;;) {
       const next = waiting.shift();
       if (next === undefined) {
-        if (failure !== undefined) throw failure.cause;
+        if (failure !== undefined) throw signal?.aborted === true ? failure.cause : withCallers(failure.cause);
         await new Promise<void>((resolve) => (wake = resolve));
         continue;
       }

@@ -75,7 +75,7 @@ export class JobHandle<Output = Buffer> {
     const left = timeLeft(given);
     const task = await this.#ended(index, left);
     if (task === undefined) throw await this.#noResult(index, left());
-    return this.#outcome(task, left());
+    return await this.#outcome(task, left());
   }
 
   /** The task, once it has ended; undefined if the job has ended without it. */

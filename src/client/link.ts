@@ -179,7 +179,7 @@ export class ClientLink {
     signal?.throwIfAborted();
     checkTimeout(timeoutMs);
     const id = ++this.#lastId;
-    return new Promise((resolve, reject) => {
+    const reply = new Promise((resolve, reject) => {
       const deadline = timeoutMs === undefined ? Number.POSITIVE_INFINITY : monotonicMs() + timeoutMs;
       const pending: PendingReply = {
         ...{
@@ -202,6 +202,11 @@ export class ClientLink {
       }
       if (this.#link !== undefined) this.#send(id, pending, this.#link);
     });
+    try {
+      return await reply;
+    } catch (cause) {
+      throw signal?.aborted === true ? cause : withCallers(cause);
+    }
   }
 
   /** Removes the message from those that wait. The caller settles it. */
@@ -362,6 +367,15 @@ export class ClientLink {
     for (const { link, output } of this.#taken.values()) link.send({ type: "TAKEN", ...output });
     this.#taken.clear();
   }
+}
+
+/**
+ * The error with the stack of this moment, which names the functions that wait for it. Where it was made, only the link
+ * is on the stack.
+ */
+export function withCallers(cause: unknown): unknown {
+  if (!(cause instanceof LaboroError)) return cause;
+  return new LaboroError(cause.code, cause.message, cause.cause === undefined ? undefined : { cause: cause.cause });
 }
 
 /** For deadlines. `performance` would load a module of its own, which takes a part of the start of a verb. */

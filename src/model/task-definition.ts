@@ -163,6 +163,7 @@ type Checked = Pick<TaskDefinition, "name" | "input" | "output">;
 
 /** The input as it is sent. Rejects with LABORO_BAD_INPUT if the schema refuses it or JSON cannot express it. */
 export async function encodeInput(task: Checked, input: unknown): Promise<string | Uint8Array> {
+  if (typeof task?.name !== "string") throw badInput(`expected a task, as defineTask makes it, got ${typeof task}`);
   await validate(task.input, input, `task ${task.name}: the input`);
   return encode(task.input, input, `task ${task.name}: the input`);
 }

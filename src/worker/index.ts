@@ -62,6 +62,7 @@ function openWorker(options: WorkerOptions): Worker {
   const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS } = options;
   const count = wholeNumber(options.slots ?? 1, "slots");
   // Throws for contradictory options before anything is opened.
+  const addresses = addressesOf(options);
   const { resources: found, gpuVariable } = detectResources(process.env, options.detectFrom);
   const all = Object.entries({ ...(options.detect === true ? found : {}), ...options.resources });
   const own = Object.fromEntries(all.filter(([, amount]) => amount > 0));
@@ -108,7 +109,7 @@ function openWorker(options: WorkerOptions): Worker {
       ...definedOnly({ spool, lifetime, memory, onTaskEnded }),
     },
     {
-      ...addressesOf(options),
+      ...addresses,
       name,
       session: SessionId(randomUUID()),
       pool: options.pool ?? DEFAULT_POOL,

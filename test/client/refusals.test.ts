@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { connect } from "../../src/entries/client.js";
+import { connect, defineTask } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
@@ -56,6 +56,47 @@ describe("bad input", () => {
     await expect(client.job(99).wait()).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB" });
   });
 
+  it("is an error whose stack names the line that gave it", async () => {
+    const { client } = setup();
+    const at = expect.stringContaining(import.meta.filename);
+    // As text of JavaScript, which no compiler has checked.
+    await expect(client.add(defineTask("t"), 1, { attempts: 3 } as object)).rejects.toMatchObject({
+      ...{ code: "LABORO_BAD_INPUT", message: expect.stringContaining("attempts"), stack: at },
+    });
+    await expect(client.ask("job", { job: 99 })).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB", stack: at });
+    await expect(client.job(99).result()).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB", stack: at });
+  });
+
+  it.each([
+    undefined,
+    {},
+    { broker: undefined },
+    { broker: 5429 },
+    { broker: [{}] },
+    { host: "localhost", port: 5429 },
+  ])("is no broker: %j", async (options) => {
+    const refused = {
+      code: "LABORO_BAD_INPUT",
+      message: expect.stringMatching(/^broker is .*laboro serve prints it$/),
+    };
+    await expect(connect(options as never)).rejects.toMatchObject(refused);
+    expect(() => startWorker((options ?? {}) as never)).toThrow(expect.objectContaining(refused));
+  });
+
+  it("is no data directory", async () => {
+    for (const options of [undefined, {}, { dir: 5 }])
+      await expect(startBroker(options as never)).rejects.toMatchObject({
+        ...{ code: "LABORO_BAD_INPUT", message: expect.stringContaining("{ dir }") },
+      });
+  });
+
+  it("is no task that was defined", async () => {
+    const { client } = setup();
+    const refused = { code: "LABORO_BAD_INPUT", message: "expected a task, as defineTask makes it, got string" };
+    await expect(client.add("mail" as never, {})).rejects.toMatchObject(refused);
+    await expect(client.schedules.setTask("x", { everyMs: 1000 }, "mail" as never, {})).rejects.toMatchObject(refused);
+  });
+
   it("comes too late for a job that has ended", async () => {
     const { client, worker } = await openTestBroker();
     worker();
@@ -64,6 +105,20 @@ describe("bad input", () => {
     await expect(job.cancel()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
     await expect(job.hold()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
   });
+});
+
+describe("a token", () => {
+  it.each(["http://192.0.2.1:5429", "ws://192.0.2.1:5429"])(
+    "is not sent to another machine in the clear: %s",
+    (broker) => {
+      const refused = {
+        code: "LABORO_BAD_INPUT",
+        message: expect.stringContaining("would send the token to 192.0.2.1"),
+      };
+      expect(() => startWorker({ broker, token: "t" })).toThrow(expect.objectContaining(refused));
+      return expect(connect({ broker, token: "t" })).rejects.toMatchObject(refused);
+    },
+  );
 });
 
 describe("a wrong token", () => {

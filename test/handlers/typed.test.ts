@@ -98,7 +98,9 @@ describe("a typed task", () => {
     const { client, worker } = await openTestBroker();
     worker().handle(defineTask<null, unknown>("odd"), handler);
     const job = await client.add(defineTask<null, unknown>("odd"), null);
-    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message });
+    // The stack names the line that waits for the result.
+    const stack = expect.stringContaining(import.meta.filename);
+    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message, stack });
   });
 
   it("yields results as tasks end, to the end of the job", async () => {

@@ -36,8 +36,11 @@ export function addressesOf({ broker, token, caFingerprint }: BrokerOption): {
   readonly caFingerprint?: string;
 } {
   if (isInProcess(broker)) return { urls: [broker], token: token ?? broker.token };
-  if (token === undefined) return parseJoinUrls(typeof broker === "string" ? broker : broker.join(" "), "broker");
   const urls = typeof broker === "string" ? [broker] : broker;
+  if (!Array.isArray(urls) || !urls.every((url) => typeof url === "string"))
+    throw badAccess("broker", `is ${broker === undefined ? "missing" : "no URL"}, expected ${JOIN_URL_FORMAT}`);
+  if (token === undefined) return parseJoinUrls(urls.join(" "), "broker");
+  for (const url of urls) checkUrl(url, "broker", /^(http|ws)s?:$/);
   return caFingerprint === undefined ? { urls, token } : { urls, token, caFingerprint };
 }
 
@@ -69,16 +72,7 @@ export function parseJoinUrls(text: string, source: string): BrokerAccess {
 const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
 
 export function parseJoinUrl(text: string, source: string): BrokerAccess {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw badAccess(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
-  }
-  if (url.protocol === "http:" && !isLoopback(url.hostname)) {
-    throw badAccess(
-      source,
-      `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`,
-    );
-  }
+  const url = checkUrl(text, source, /^https?:$/);
   const token = decoded(url.username) ?? decoded(url.password) ?? "";
   const urls = [`${url.protocol}//${url.host}`];
   const given = url.hash.slice(1);
@@ -88,6 +82,20 @@ export function parseJoinUrl(text: string, source: string): BrokerAccess {
     throw badAccess(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
   }
   return { urls, token, caFingerprint, source };
+}
+
+function checkUrl(text: string, source: string, protocols: RegExp): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !protocols.test(url.protocol) || url.hostname === "") {
+    throw badAccess(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
+  }
+  if (!/^(https|wss):$/.test(url.protocol) && !isLoopback(url.hostname)) {
+    throw badAccess(
+      source,
+      `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`,
+    );
+  }
+  return url;
 }
 
 /** 64 hexadecimal digits, with colons between the pairs or without; undefined for anything else. */
