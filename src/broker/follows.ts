@@ -31,7 +31,7 @@ const WITH_SMALL_BYTES = { withOutput: true, maxValue: LISTED_VALUE };
 /** How often tasks at other brokers are looked up. No event tells that they have started. */
 const PEERS_MS = 500;
 
-export interface FollowOptions {
+interface FollowOptions {
   readonly job: JobId;
   /** Tasks that the client has. */
   readonly has: Ranges;
@@ -115,7 +115,7 @@ function listed(result: TaskResult): TaskResult {
   return { ...rest, valueBytes: value.length };
 }
 
-export class Follow {
+class Follow {
   readonly #core: Core;
   readonly #options: FollowOptions;
   readonly #remove: () => void;

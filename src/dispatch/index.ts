@@ -5,7 +5,6 @@ export { onEachEnded } from "./each.js";
 export { explain, whyDelayed } from "./explain.js";
 export { onRemoteIdle, releaseAllWaiting } from "./job-queue.js";
 export {
-  onGranted,
   onHold,
   onJobAdded,
   onJobEdited,
@@ -15,15 +14,13 @@ export {
   onOpened,
   onPoolPaused,
   onProgress,
-  onRemoteHold,
   signatureOfJob,
   waitsInDispatch,
 } from "./jobs.js";
 export { firstLease } from "./leasing.js";
-export { type LimitState, loadLimits, onLimitRule, onLimitsFreed } from "./limits.js";
-export type { Reconciled, ReportedTasks } from "./reconcile.js";
-export { onReclaim } from "./reconcile.js";
-export { isServiceOffered, onReply, onRequest, onRequestCancelled, type Request } from "./requests.js";
+export { loadLimits, onLimitRule, onLimitsFreed } from "./limits.js";
+export { onReclaim, type Reconciled, type ReportedTasks } from "./reconcile.js";
+export { isServiceOffered, onReply, onRequest, onRequestCancelled } from "./requests.js";
 export { type Done, isUrgent, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
 export { onForgive, STANDING_BUCKET, standingOf, standingRecordOf } from "./standing.js";

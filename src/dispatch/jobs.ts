@@ -230,14 +230,8 @@ export function onMayLease(state: State, out: Decisions, id: JobId): void {
   leaseMore(state, out, job);
 }
 
+/** The store has held or released the job. */
 export function onHold(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
-  if (!state.jobs.has(id)) return;
-  out.writes.push({ op: "hold", job: id, held });
-  onRemoteHold(state, out, id, held, now);
-}
-
-/** Like `onHold`, for a hold that another broker has stored. */
-export function onRemoteHold(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
   job.held = held;

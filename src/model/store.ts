@@ -291,7 +291,7 @@ export type WriteResult =
   | { readonly op: "schedule"; readonly changes: readonly ScheduleChangeResult[] };
 
 /** Why an edit has changed nothing: the job has ended, is not open, or does not have the expected number of tasks. */
-export type EditRefusal = "ended" | "closed" | "count";
+type EditRefusal = "ended" | "closed" | "count";
 
 export function editRefusal(
   job: { readonly ended: boolean; readonly open: boolean; readonly count: number },

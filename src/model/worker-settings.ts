@@ -69,7 +69,7 @@ export function plainValue(text: string): null | boolean | number | undefined {
 }
 
 /** A broker that a worker may connect to, given by an operator or the group. */
-export interface BrokerAddress {
+interface BrokerAddress {
   readonly identity: string;
   /** The main listener, for laboro's own workers. */
   readonly url?: string;

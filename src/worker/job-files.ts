@@ -22,7 +22,7 @@ import type { CommandSpec } from "./processes/index.js";
 import { DEFAULT_PATH, findCommand } from "./processes/start-error.js";
 import type { PrefetchedTask } from "./task-tracker.js";
 
-export interface ProcessJob {
+interface ProcessJob {
   readonly recipe: ProcessRecipe;
   readonly numbers?: Strides;
 }

@@ -297,7 +297,7 @@ function replyOf(service: string, answer: unknown): ServiceReply {
 /** Codes that reach the client. Any other error is the handler's own. */
 const REPLY_CODES: ReadonlySet<unknown> = new Set<ErrorCode>(["LABORO_BAD_REPLY", "LABORO_BODY_TOO_LARGE"]);
 
-export function failure(cause: unknown): ServiceReply {
+function failure(cause: unknown): ServiceReply {
   const details = describeError(cause);
   const { name, code, retryAfterMs } = details;
   const message = details.message || name;

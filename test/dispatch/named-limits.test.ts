@@ -254,8 +254,10 @@ describe("in a group", () => {
     const held = broker.submit({ named: ["api"], held: true });
     const other = broker.submit({ named: ["api"], held: true });
     broker.step((out) => {
-      onHold(broker.state, out, JobId(held), false, broker.now);
-      onHold(broker.state, out, JobId(held), true, broker.now);
+      for (const now of [false, true]) {
+        out.writes.push({ op: "hold", job: JobId(held), held: now });
+        onHold(broker.state, out, JobId(held), now, broker.now);
+      }
     });
     broker.hold(other, false);
     broker.step((out) => onLimitsFreed(broker.state, out, broker.now));

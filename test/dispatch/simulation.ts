@@ -26,7 +26,6 @@ import {
   onOrphans,
   onProgress,
   onRemoteCancel,
-  onRemoteHold,
   onRetracted,
   onSlots,
   onStarted,
@@ -307,7 +306,7 @@ export class Simulation {
       if (write.op === "cancel")
         this.#tell(broker, (other, out) => onRemoteCancel(other.state, out, write.job, cancels));
       if (write.op === "hold")
-        this.#tell(broker, (other, out) => onRemoteHold(other.state, out, write.job, write.held, this.now));
+        this.#tell(broker, (other, out) => onHold(other.state, out, write.job, write.held, this.now));
     }
     if (writes.some((write) => write.op === "release")) {
       this.#tell(broker, (other) => this.hint(other));
@@ -576,7 +575,10 @@ export class Simulation {
   }
 
   hold(broker: SimBroker, job: JobId, held: boolean): void {
-    this.decide(broker, (out) => onHold(broker.state, out, job, held, this.now));
+    this.decide(broker, (out) => {
+      if (broker.state.jobs.has(job)) out.writes.push({ op: "hold", job, held });
+      onHold(broker.state, out, job, held, this.now);
+    });
   }
 
   cancel(broker: SimBroker, job: JobId, range: Range): void {

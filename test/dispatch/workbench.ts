@@ -327,7 +327,10 @@ export class Workbench {
   }
 
   hold(job: number, held = true): void {
-    this.step((out) => onHold(this.state, out, JobId(job), held, this.now));
+    this.step((out) => {
+      if (this.state.jobs.has(JobId(job))) out.writes.push({ op: "hold", job: JobId(job), held });
+      onHold(this.state, out, JobId(job), held, this.now);
+    });
   }
 
   cancel(job: number, first = 0, last = this.job(job).count - 1): void {

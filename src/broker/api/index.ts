@@ -24,7 +24,7 @@ import {
 } from "./json.js";
 import { SharedResponses } from "./shared-responses.js";
 
-export const BASE = "/api/v1";
+const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;
 /** For submissions and requests to services. */
 const LARGE_BODY_LIMIT = 64 * BODY_LIMIT;

@@ -8,7 +8,7 @@
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { onJobEdited, onJobsDue, onMayLease, onProgress, onRemoteCancel, onRemoteHold } from "../../dispatch/index.js";
+import { onHold, onJobEdited, onJobsDue, onMayLease, onProgress, onRemoteCancel } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../../model/job.js";
 import { countOf, difference, type Ranges } from "../../model/ranges.js";
@@ -238,7 +238,7 @@ function applyJob(core: Core, id: JobId, job: Job | undefined, countersValid: bo
     core.publish([{ kind: "job-edited", job: id, name: job.name, count: job.count }]);
   }
   if (known.held !== job.held) {
-    core.decide((out) => onRemoteHold(core.state, out, id, job.held, now()));
+    core.decide((out) => onHold(core.state, out, id, job.held, now()));
     core.publish([{ kind: job.held ? "job-held" : "job-released", job: id }]);
   }
   applyCancels(core, job, known.cancels);

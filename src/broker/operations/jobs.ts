@@ -1,7 +1,7 @@
 /** Operations on jobs: submit, read, wait, hold, release, cancel. */
 import { now } from "../../base/clock.js";
 import { badInput, LaboroError } from "../../base/errors.js";
-import { firstLease, newTaskRangeId, onRemoteCancel, onRemoteHold, signatureOfJob } from "../../dispatch/index.js";
+import { firstLease, newTaskRangeId, onHold, onRemoteCancel, signatureOfJob } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { END_STATES, type JobEnd, type JobSpec, newJob } from "../../model/job.js";
 import { jobSpec, readSubmission, submission } from "../../model/job-input.js";
@@ -253,7 +253,7 @@ const holdOrRelease = (held: boolean) =>
 export async function setHeld(core: Core, job: JobId, held: boolean): Promise<void> {
   // Durable first: a write that fails is refused, and nothing has changed.
   await core.commit({ op: "hold", job, held });
-  core.decide((out) => onRemoteHold(core.state, out, job, held, now()));
+  core.decide((out) => onHold(core.state, out, job, held, now()));
 }
 
 export const hold = holdOrRelease(true);

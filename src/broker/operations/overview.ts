@@ -48,7 +48,7 @@ const problem = s.object({
   omitted: s.optional(s.count("how many others of this kind are not listed")),
 });
 
-export type Problem = s.ReadType<typeof problem>;
+type Problem = s.ReadType<typeof problem>;
 
 /** Listed of each kind. */
 const MAX_PER_KIND = 5;

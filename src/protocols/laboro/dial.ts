@@ -19,7 +19,7 @@ import { type CloseReason, Connection, type LinkLog } from "./connection.js";
 import { MemorySocket } from "./memory-transport.js";
 import type { FromClient, FromWorker, ToClient, ToWorker } from "./messages.js";
 
-export const CONNECT_TIMEOUT = 5_000;
+const CONNECT_TIMEOUT = 5_000;
 /** An opened link without a message of the broker is given up after this time: no heartbeat watches it yet. */
 const FIRST_MESSAGE_TIMEOUT = 15_000;
 const FIRST_DELAY = 100;

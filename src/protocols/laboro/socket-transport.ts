@@ -15,7 +15,7 @@ import type { LinkMessage } from "./messages.js";
  */
 export const FRAME_TARGET = 1024 * 1024;
 
-export type Schedule = (flush: () => void) => void;
+type Schedule = (flush: () => void) => void;
 
 export class Outbox {
   readonly #transmit: (frame: Uint8Array) => void;
@@ -194,7 +194,7 @@ function cutToReason(text: string): string {
         .replace(/\ufffd+$/u, "");
 }
 
-export const MISSED_LIMIT = 3;
+const MISSED_LIMIT = 3;
 const TICKS = 2;
 
 interface HeartbeatOptions {
@@ -206,7 +206,7 @@ interface HeartbeatOptions {
   readonly timers?: Timers;
 }
 
-export interface Timers {
+interface Timers {
   /** Calls `tick` every `ms` until the function that it returns is called. */
   readonly every: (ms: number, tick: () => void) => () => void;
 }

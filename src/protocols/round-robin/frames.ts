@@ -19,7 +19,7 @@ const COMMANDS = {
   TRACKADDRESS: Buffer.from([0x05]),
   RESPONSE: Buffer.from([0x06]),
 } as const;
-export type Command = keyof typeof COMMANDS;
+type Command = keyof typeof COMMANDS;
 const NAMES = new Map(Object.entries(COMMANDS).map(([name, [byte]]) => [byte, name as Command]));
 
 /** What EXEC and TRACKEXEC ask for: one byte, or a name. */

@@ -249,7 +249,7 @@ const ROW_BYTES = {
   key_value: 300,
 };
 
-export const BYTES = `
+const BYTES = `
 SELECT (coalesce((SELECT sum(bytes) FROM laboro.job_counters), 0)
   + coalesce(sum(s.n_live_tup * w.width), 0))::bigint AS bytes
 FROM pg_stat_user_tables s

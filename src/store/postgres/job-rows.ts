@@ -56,7 +56,7 @@ export const jobFrom = (row: JobRow): Job =>
 const jobEndNumber = (end: JobEnd): number => END_STATES.indexOf(end);
 
 /** The conditions of a filter on jobs, with their values. */
-export interface Condition {
+interface Condition {
   /** With a question mark for the value. */
   readonly sql: string;
   readonly value: Value;

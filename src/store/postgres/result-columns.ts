@@ -71,7 +71,7 @@ export function resultColumns(
   return { rare: true, values: [...values, ...rare] };
 }
 
-export const RESULT_FIELDS = `
+const RESULT_FIELDS = `
 r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended,
   r.output_bytes AS "outputBytes", r.code, r.signal,
 r.timed_out AS "timedOut", r.error, r.cpu_ms AS "cpuMs", r.peak_memory AS "peakMemory",

@@ -26,7 +26,7 @@ import { numberArray, OWN_EPOCH, owned, textArray, validText } from "./statement
 const LOCK_KEY = `SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(10) || $2::text, 5429))`;
 
 /** $1 bucket, $2 key, $3 value or null, $4 the version that is expected or null, $5 now. */
-export const PUT = `
+const PUT = `
 WITH there AS MATERIALIZED (
   SELECT coalesce(max(version), 0) AS version FROM laboro.key_value WHERE bucket = $1::text AND key = $2::text),
 right_one AS MATERIALIZED (SELECT version FROM there WHERE ($4::int IS NULL OR version = $4::int) AND ${OWN_EPOCH} > 0),

@@ -213,7 +213,7 @@ function encodeSpec(spec: JobSpec): Uint8Array {
   return new Uint8Array(pack(spec));
 }
 
-export function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
+function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   const { op, id, job, lease, rangeId } = write;
   const { name, count, held, batchKey = null, idempotencyKey = null } = job;
   const { pool } = job.requirement;
@@ -228,16 +228,13 @@ export function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 
-export function editRow({ append, ...write }: Extract<Write, { op: "edit" }>): EditRow {
+function editRow({ append, ...write }: Extract<Write, { op: "edit" }>): EditRow {
   if (append === undefined) return write;
   const { entries, ...places } = append;
   return { ...write, append: { ...places, ...(entries === undefined ? {} : { chunks: chunkEntries(entries) }) } };
 }
 
-export function scheduleRow({
-  op,
-  changes,
-}: Extract<Write, { op: "schedule" }>): Extract<WriteRow, { op: "schedule" }> {
+function scheduleRow({ op, changes }: Extract<Write, { op: "schedule" }>): Extract<WriteRow, { op: "schedule" }> {
   return {
     op,
     changes: changes.map(({ name, expected, next, writes }) => ({
@@ -258,7 +255,7 @@ export function scheduleRow({
   };
 }
 
-export const jobFrom = (row: JobRow): Job =>
+const jobFrom = (row: JobRow): Job =>
   jobFromColumns(row, {
     spec: unpack(row.spec),
     cancels: JSON.parse(row.cancels),

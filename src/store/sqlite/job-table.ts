@@ -127,7 +127,7 @@ export class JobTable {
 }
 
 /** The conditions of a filter on jobs, with their values. */
-export interface Condition {
+interface Condition {
   readonly sql: string;
   readonly value?: string | number;
 }

@@ -8,7 +8,7 @@ export { Guardian } from "./guardian.js";
 export type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./script.js";
 export { SlotShell } from "./slot-shell.js";
 
-export interface SlotsOptions {
+interface SlotsOptions {
   readonly count: number;
   /** The environment that every command starts from; the agent's own where absent. */
   readonly env?: NodeJS.ProcessEnv;

@@ -47,7 +47,7 @@ import {
 } from "./start-error.js";
 import { ShellUsage } from "./usage.js";
 
-export interface SlotOptions {
+interface SlotOptions {
   /** The shells make their folders of pipes by this name in the guardian's folder, a number added for each. */
   readonly name: string;
   readonly guardian: Guardian;

@@ -9,7 +9,7 @@
  */
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 
-export interface CommandUsage {
+interface CommandUsage {
   cpuMs?: number;
   peakMemory?: number;
 }

@@ -225,7 +225,7 @@ export function describeEnd(service: string, { code, signal, error }: ProgramEnd
 
 export type FramingName = "lines" | "length";
 
-export interface FrameReader {
+interface FrameReader {
   /** The messages that these bytes complete. Throws LABORO_BODY_TOO_LARGE. */
   push(bytes: Buffer): Buffer[];
 }

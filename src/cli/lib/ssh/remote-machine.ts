@@ -24,7 +24,7 @@ const OFFLINE_TIMEOUT = "10m";
 const NEEDED_KB = 50_000;
 const CONNECT_MS = 5_000;
 
-export interface WorkerStart {
+interface WorkerStart {
   readonly access: BrokerAccess;
   /** The same for each start that should find the worker of an earlier one. */
   readonly id: string;

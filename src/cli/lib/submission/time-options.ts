@@ -74,7 +74,7 @@ function parseEnds(text: string): readonly (number | string)[] {
 }
 
 /** A task that exited with 0 has not failed. */
-export function exitCode(code: number, text: string): number {
+function exitCode(code: number, text: string): number {
   if (Number.isInteger(code) && code >= 1 && code <= 255) return code;
   throw new InvalidArgumentError(`expected an exit code from 1 to 255, such as 75, got ${text}`);
 }

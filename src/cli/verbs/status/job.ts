@@ -172,7 +172,7 @@ export function barCells({ counters, count }: Pick<JobView, "counters" | "count"
   return { good: Math.max(0, filled - bad), bad };
 }
 
-export const RUNNING: readonly Column[] = [
+const RUNNING: readonly Column[] = [
   { title: "TASK" },
   { title: "WORKER", minWidth: 8 },
   { title: "STATE" },

@@ -132,7 +132,7 @@ const MAX_TRIES = 100;
 /**
  * By the task range of a submission: the claim of the whole range in the same stage. The range is stored as claimed.
  */
-export type WholeClaims = ReadonlyMap<TaskRangeId, IndexedWrite<"claim">>;
+type WholeClaims = ReadonlyMap<TaskRangeId, IndexedWrite<"claim">>;
 
 const NO_CLAIMS: WholeClaims = new Map();
 
@@ -272,7 +272,7 @@ function firstTaskRange({ id, cursor }: Job, { rangeId }: WriteOf<"submit">): Ta
 }
 
 /** $1 job, $2 changes, $3 name, $4 how many tasks more, $5 whether to close it. */
-export const EDIT = `
+const EDIT = `
 WITH edited AS (
   UPDATE laboro.job SET changes = coalesce(changes, '{}') || $2::text::jsonb, name = coalesce($3::text, name),
     count = count + $4::int,
