@@ -27,6 +27,13 @@ it("v1 1., 2. a header of 12 bytes, little-endian; arg0 is the length of what fo
   for (const part of ["47c001000000", "000002000000"]) socket.write(Buffer.from(part, "hex"));
   await until("OK(2) comes", () => bytes.length === 48);
   expect(bytes.slice(24)).toBe("47c001000000000002000000");
+  // UPDATE with 43 bytes, in two parts, and a STOP with the second.
+  const update =
+    "47c00400000000002b00000085a54a6f62496401a45461736b02a753756363657373c3a6537461747573a4646f6e65a64e65774a6f62c0";
+  for (const part of [update.slice(0, 40), `${update.slice(40)}47c007000000000001000000`])
+    socket.write(Buffer.from(part, "hex"));
+  await until("both are answered", () => bytes.length === 96);
+  expect(bytes.slice(48)).toBe("47c00100000000000200000047c008000000000006000000");
 });
 
 it("v1 greeting 1-4: OK(0), OK(nproc), OK(nproc), then tasks", async () => {

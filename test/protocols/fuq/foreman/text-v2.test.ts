@@ -139,11 +139,13 @@ describe("the sequence numbers, by the text of version 2 at the foreman", () => 
   });
 
   it("4.6 a request that was received is answered before a new one is made", async () => {
-    const { worker } = await opened(1, 2);
-    worker.update(4, first(await take(worker, 1, 1)));
-    // The freed slot gets its JOB after the OK.
-    expect((await worker.next()).type).toBe(OK);
-    expect((await worker.next()).type).toBe(JOB);
+    const { worker } = await opened(3, 3);
+    const task = first(await take(worker, 1, 3));
+    const job = await worker.expect(JOB);
+    // With the reply the next JOB may go out, but for the UPDATE, which waits for the store.
+    worker.raw(Buffer.concat([updateOf(4, task), frameOf(OK, job.seq, 0x1_0002)]));
+    expect(await worker.next()).toMatchObject({ type: OK, seq: 4 });
+    expect(await worker.next()).toMatchObject({ type: JOB, seq: 7 });
   });
 
   it("4.6 a) STOP(immed) waits for no reply", async () => {
@@ -232,7 +234,7 @@ describe("RESET, by the text of version 2 at the foreman", () => {
     expect(await worker.expect(RESET)).toMatchObject({ seq: 6, arg0: 4 });
   });
 
-  it("5. c) higher requests are dropped without a reply, and resent with new numbers after the HELLO", async () => {
+  it("5. c) resent with new numbers after the HELLO: higher requests, which the worker's RESET has dropped", async () => {
     const { worker } = await opened(2, 2);
     worker.ok((await worker.expect(JOB)).seq, 1, 1);
     const dropped = await worker.expect(JOB);
@@ -242,6 +244,16 @@ describe("RESET, by the text of version 2 at the foreman", () => {
     expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
     await worker.greet(1, [{ Task: 1, JobDescription: { JobId: 1 } } as TaskOf]);
     expect(await worker.expect(JOB)).toMatchObject({ seq: 3, rest: dropped.rest });
+  });
+
+  it("5. c) dropped without a reply: higher requests of the worker, after the foreman's RESET", async () => {
+    const { worker } = await opened(4, 4, { maxSequence: 9 });
+    await take(worker, 3, 4);
+    await worker.expect(RESET);
+    // Anywhere else a JOB from the worker is refused at once.
+    worker.send(JOB, 10, []);
+    worker.send(RESET, 9, 7);
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
   });
 
   it("5. restart: the first request is the worker's HELLO, with number zero", async () => {

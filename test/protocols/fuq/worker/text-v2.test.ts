@@ -101,6 +101,19 @@ describe("the sequence numbers, by the text of version 2 at the worker", () => {
     expect(await caller.next()).toMatchObject({ type: RESET, seq: 6 });
   });
 
+  it("4.6 a request that was received is answered before a new one is made", async () => {
+    const { caller, quick } = await opened();
+    await caller.welcome();
+    caller.sayWith(JOB, 3, quick(1));
+    await caller.next();
+    const update = await caller.next();
+    // Both wait for the response to the UPDATE, which is to be sent again.
+    for (const seq of [5, 7]) caller.sayWith(JOB, seq, []);
+    caller.say(ERROR, update.seq, 0, 1);
+    for (const seq of [5, 7]) expect(await caller.next()).toMatchObject({ type: OK, seq });
+    expect(await caller.next()).toMatchObject({ type: UPDATE, seq: 8, data: update.data });
+  });
+
   it("4.6 a) STOP(immed) is answered while a response is awaited", async () => {
     const { caller, quick, worker } = await opened();
     await caller.welcome();
@@ -167,12 +180,17 @@ it("4.6 after ERROR(overflow) the request is reissued after one non-error reply"
 
 describe("RESET, by the text of version 2 at the worker", () => {
   it("5. the reply is a RESET with the same number, after lower requests are answered", async () => {
-    const { caller, waits } = await opened();
+    const { caller, quick } = await opened();
     await caller.welcome();
-    caller.sayWith(JOB, 3, waits(1));
-    caller.say(RESET, 5, 0);
-    expect(await caller.next()).toMatchObject({ type: OK, seq: 3 });
-    expect(await caller.next()).toMatchObject({ type: RESET, seq: 5, arg0: 3 });
+    caller.sayWith(JOB, 3, quick(1));
+    await caller.next();
+    const update = await caller.next();
+    expect(update.seq).toBe(4);
+    caller.sayWith(JOB, 5, []);
+    caller.say(RESET, 7, 3);
+    caller.say(OK, 4, counts(2, 0));
+    expect(await caller.next()).toMatchObject({ type: OK, seq: 5 });
+    expect(await caller.next()).toMatchObject({ type: RESET, seq: 7, arg0: 5 });
   });
 
   it("5. a) after it no more requests are issued", async () => {
@@ -192,7 +210,19 @@ describe("RESET, by the text of version 2 at the worker", () => {
     expect(await caller.next()).toMatchObject({ type: UPDATE, seq: 2, data: { Task } });
   });
 
-  it("5. c) a greater request is dropped, and resent after the HELLO with a new number", async () => {
+  it("5. c) dropped without a reply: a greater request of the foreman, after the worker's RESET", async () => {
+    const { caller, quick } = await opened({ maxSequence: 7 });
+    await caller.welcome();
+    caller.sayWith(JOB, 3, quick(1, 2));
+    await caller.next();
+    caller.say(OK, (await caller.next()).seq, counts(1, 1));
+    expect(await caller.next()).toMatchObject({ type: RESET, seq: 6 });
+    caller.sayWith(JOB, 7, []);
+    caller.say(RESET, 6, 3);
+    expect(await caller.welcome()).toMatchObject({ type: HELLO, seq: 0 });
+  });
+
+  it("5. c) resent with a new number after the HELLO: a greater request, which the foreman's RESET has dropped", async () => {
     const { caller, quick } = await opened();
     await caller.welcome();
     caller.sayWith(JOB, 3, quick(1, 2));
