@@ -1,6 +1,8 @@
-import { chmodSync, truncateSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { atEnd } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
 import { laboro, openCliBroker, steady } from "./support/cli.js";
 
@@ -12,6 +14,12 @@ const general = (text: string): string =>
     .replace(/[\d.]+ [GTM]iB are free/, "SPACE is free")
     .replace(/\S+ files may/, "MANY files may")
     .replace(/process \d+ on \S+,/, "process N on HOST,");
+
+function scratch(): string {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-doctor-"));
+  atEnd(() => rmSync(dir, { recursive: true }));
+  return dir;
+}
 
 describe("laboro doctor", () => {
   it("looks at the machine, the data directory and the broker, one line each", async () => {
@@ -61,9 +69,16 @@ describe("laboro doctor", () => {
   });
 
   it("of nothing at all says how to begin", async () => {
-    const { code, stdout } = await laboro(["doctor"], { env: { LABORO_DATA: "/nonexistent/laboro" } });
+    const { code, stdout } = await laboro(["doctor"], { env: { LABORO_DATA: join(scratch(), "a", "b") } });
     expect(code).toBe(1);
-    expect(stdout).toContain("does not exist yet; laboro serve creates it");
+    expect(stdout).toMatch(/^ok .*does not exist yet; laboro serve creates it/m);
     expect(stdout).toMatch(/^FAIL {2}no broker was named/m);
+  });
+
+  it("finds a data directory that cannot be reached", async () => {
+    const file = join(scratch(), "file");
+    writeFileSync(file, "");
+    const { stdout } = await laboro(["doctor"], { env: { LABORO_DATA: join(file, "a", "b") } });
+    expect(stdout).toContain(`FAIL  the data directory ${file}/a/b is not used: it cannot be read (ENOTDIR)`);
   });
 });

@@ -17,6 +17,15 @@ const KEPT_FILES =
 
 /** Why the directory cannot be trusted; undefined if it can, or if it does not exist. */
 export function distrustReason(dir: string): string | undefined {
+  try {
+    return foreignReason(dir);
+  } catch (cause) {
+    // A parent may be no directory, or closed to this user: a program that changed its user may have the old HOME.
+    return `it cannot be read (${errnoOf(cause)})`;
+  }
+}
+
+function foreignReason(dir: string): string | undefined {
   // Windows has no owners and modes.
   const own = process.getuid?.();
   const link = fs.lstatSync(dir, { throwIfNoEntry: false });

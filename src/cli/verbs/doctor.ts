@@ -1,7 +1,7 @@
 /** `laboro doctor`: check an installation, with one line for each check. */
 import * as fs from "node:fs";
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import { networkFilesystem } from "../../base/files/filesystem.js";
@@ -211,17 +211,6 @@ const NO_SPACE = 64 * 1024 ** 2;
 const SECRETS = /^(?:access|tokens|certificates)\.json$|\.key$|^join/;
 
 function checkDataDirectory(dir: string): Check[] {
-  const stat = fs.statSync(dir, { throwIfNoEntry: false });
-  if (stat === undefined)
-    return [ok(`the data directory ${dir} does not exist yet; laboro serve creates it`), ...checkDisk(dir)];
-  if (!stat.isDirectory()) return [fail(`${dir} is no directory`, "give another with --data")];
-  try {
-    fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
-  } catch {
-    return [
-      fail(`the data directory ${dir} cannot be read and written`, "give another with --data, or change its owner"),
-    ];
-  }
   const foreign = distrustReason(dir);
   if (foreign !== undefined)
     return [
@@ -230,6 +219,16 @@ function checkDataDirectory(dir: string): Check[] {
         "remove the access of others, or give another with --data",
       ),
     ];
+  const stat = fs.statSync(dir, { throwIfNoEntry: false });
+  if (stat === undefined) return [checkParent(dir), ...checkDisk(dir)];
+  if (!stat.isDirectory()) return [fail(`${dir} is no directory`, "give another with --data")];
+  try {
+    fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
+  } catch {
+    return [
+      fail(`the data directory ${dir} cannot be read and written`, "give another with --data, or change its owner"),
+    ];
+  }
   return [
     ok(`the data directory ${dir} has mode ${octal(stat.mode)}`),
     ...checkDisk(dir),
@@ -237,6 +236,21 @@ function checkDataDirectory(dir: string): Check[] {
     ...damageReports(dir).map((report) => fail(report)),
     checkDatabase(dir),
   ];
+}
+
+/** Of a data directory that does not exist yet. */
+function checkParent(dir: string): Check {
+  let parent = resolve(dir);
+  while (!fs.existsSync(parent)) parent = dirname(parent);
+  try {
+    fs.accessSync(`${parent}/`, fs.constants.W_OK | fs.constants.X_OK);
+    return ok(`the data directory ${dir} does not exist yet; laboro serve creates it`);
+  } catch {
+    return fail(
+      `the data directory ${dir} cannot be created: ${parent} is no directory that can be written`,
+      "give another with --data",
+    );
+  }
 }
 
 function checkDisk(dir: string): Check[] {

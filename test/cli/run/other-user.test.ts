@@ -126,6 +126,29 @@ describe("laboro serve --data", () => {
   });
 });
 
+describe.skipIf(noOtherUser !== undefined)(`a user whose HOME is another user's (${noOtherUser ?? "root"})`, () => {
+  it("is told that the data directory there cannot be read", async () => {
+    // As after sudo or setpriv.
+    const { code, stderr } = await openOtherUser().laboro("/", ["status"]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(
+        /^laboro: the directory .* is not used, because it cannot be read \(EACCES\).*DATA_UNUSABLE/,
+      ),
+    ]);
+  });
+
+  it("learns from doctor that no data directory can be created where only others may write", async () => {
+    const { dir } = openPlace();
+    chmodSync(dir, 0o755);
+    const { code, stdout } = await openOtherUser().laboro("/", ["doctor", "--data", join(dir, "a", "b")]);
+    expect([code, stdout]).toEqual([
+      1,
+      expect.stringContaining(`FAIL  the data directory ${dir}/a/b cannot be created: ${dir} `),
+    ]);
+  });
+});
+
 describe("the data of a run", () => {
   it("is for its user alone, file by file, and ignored by version control", async () => {
     const place = openPlace();
