@@ -1,6 +1,7 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statfsSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { SkippedReporter } from "./test/support/skipped-reporter.js";
 
 /** Files of more than 12 seconds on two cores, the longest first. Started late, they would be waited for at the end. */
 const LONG = [
@@ -78,6 +79,7 @@ export default defineConfig({
     // Transformed modules, by their content: a later run loads them in a third of the time.
     experimental: { fsModuleCache: true },
     setupFiles: ["test/support/collect-garbage.ts", "test/support/seed.ts"],
+    reporters: ["default", new SkippedReporter()],
     sequence: { sequencer: LongFirst },
     projects: [
       {

@@ -79,7 +79,7 @@ describe("one port", () => {
   });
 });
 
-describe.skipIf(outside === undefined)("an address that others can reach", () => {
+describe.skipIf(outside === undefined)("an address that others can reach (needs one besides loopback)", () => {
   it("has TLS and a token always, and refuses plain HTTP from elsewhere", async () => {
     const { broker, dir } = await openListener({ host: "0.0.0.0", advertise: ["broker.example", outside ?? ""] });
     expect(broker.url).toMatch(/^https:\/\/broker\.example:/);

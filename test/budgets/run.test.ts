@@ -85,7 +85,7 @@ describe("laboro run 'echo {}' ::: a", () => {
     expectWithin(budget, () => counted(ONE, "a\n"));
   });
 
-  it.skipIf(!hasStrace)("syncs no more often than that, SQLite included", () => {
+  it.skipIf(!hasStrace)("syncs no more often than that, SQLite included (needs strace)", () => {
     expectWithin({ syncs: 18 }, () => traced(ONE, "a\n"));
   });
 });
@@ -98,7 +98,7 @@ describe("laboro run --keep-order --array 1-500 'echo {}'", () => {
     expectWithin(budget, () => counted(MANY, output));
   });
 
-  it.skipIf(!hasStrace)("syncs no more often than that, SQLite included", () => {
+  it.skipIf(!hasStrace)("syncs no more often than that, SQLite included (needs strace)", () => {
     expectWithin({ syncs: 100 }, () => traced(MANY, output));
   });
 });

@@ -57,7 +57,7 @@ function newFolder(): string {
 const among = (loaded: readonly string[], names: readonly string[]): string[] =>
   names.filter((name) => loaded.includes(`NativeModule ${name}`));
 
-describe.skipIf(!hasOwnLoader)("a verb that asks a running broker", () => {
+describe.skipIf(!hasOwnLoader)("a verb that asks a running broker (needs Node 20)", () => {
   it.each([["status"], ["submit", "true"], ["workers"]])("loads no slow module of Node: %s", async (...args) => {
     const dir = newFolder();
     const data = join(dir, "data");
@@ -67,6 +67,6 @@ describe.skipIf(!hasOwnLoader)("a verb that asks a running broker", () => {
   });
 });
 
-it.skipIf(!hasOwnLoader)("a run with a broker of its own loads nothing for TLS", async () => {
+it.skipIf(!hasOwnLoader)("a run with a broker of its own loads nothing for TLS (needs Node 20)", async () => {
   expect(among(await modulesOf(["run", "true"], newFolder(), {}), ["_tls_wrap", "https"])).toEqual([]);
 });

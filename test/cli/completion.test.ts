@@ -54,38 +54,41 @@ describe("laboro completion", () => {
   for (const shell of SHELLS) {
     const installed = isInstalled(shell);
     if (!installed) console.log(`${shell} is not installed here: its completion is not tested`);
-    it.skipIf(!installed)(`in ${shell} offers verbs, options, values, jobs, workers and services`, async () => {
-      const setup = await openCliBroker();
-      const worker = setup.worker({ name: "node17" });
-      worker.handle("resize", async (body) => body);
-      await (await setup.client.submit({ name: "one", recipe: TRUE })).wait();
-      await setup.client.submit({ name: "$(touch oops)", recipe: TRUE, held: true });
-      const expected: Readonly<Record<string, readonly string[]>> = {
-        "laboro st": ["status", "stop"],
-        "laboro logs --st": ["--stream"],
-        "laboro logs --stream ": ["stderr", "stdout"],
-        "laboro cancel ": ["1", "2", "all", "last"],
-        "laboro drain no": ["node17"],
-        "laboro request ": ["resize"],
-        "laboro help expl": ["explain"],
-        "laboro scale0 ": ["request", "worker"],
-        "laboro scale0 worker --config-c": ["--config-cache"],
-        // The name of another verb as an argument does not make its options available.
-        "laboro run logs --str": [],
-      };
-      writeFileSync(join(setup.dir, "script"), (await laboro(["completion", shell])).stdout);
-      const program = `#!/bin/sh\nexec '${process.execPath}' '${LABORO}' "$@"\n`;
-      writeFileSync(join(setup.dir, "laboro"), program, { mode: 0o755 });
-      for (const [line, words] of Object.entries(expected)) {
-        let found: readonly string[] = [];
-        // Half a second after a question to the broker the verb offers nothing: on a busy machine it is asked again.
-        const offered = async (): Promise<boolean> => {
-          found = await completed(shell, setup, line);
-          return found.join() === words.join();
+    it.skipIf(!installed)(
+      `in ${shell}${installed ? "" : " (not installed)"} offers verbs, options, values, jobs, workers and services`,
+      async () => {
+        const setup = await openCliBroker();
+        const worker = setup.worker({ name: "node17" });
+        worker.handle("resize", async (body) => body);
+        await (await setup.client.submit({ name: "one", recipe: TRUE })).wait();
+        await setup.client.submit({ name: "$(touch oops)", recipe: TRUE, held: true });
+        const expected: Readonly<Record<string, readonly string[]>> = {
+          "laboro st": ["status", "stop"],
+          "laboro logs --st": ["--stream"],
+          "laboro logs --stream ": ["stderr", "stdout"],
+          "laboro cancel ": ["1", "2", "all", "last"],
+          "laboro drain no": ["node17"],
+          "laboro request ": ["resize"],
+          "laboro help expl": ["explain"],
+          "laboro scale0 ": ["request", "worker"],
+          "laboro scale0 worker --config-c": ["--config-cache"],
+          // The name of another verb as an argument does not make its options available.
+          "laboro run logs --str": [],
         };
-        await until(() => `${line} offers ${words.join()}, not ${found.join()}`, offered);
-      }
-    });
+        writeFileSync(join(setup.dir, "script"), (await laboro(["completion", shell])).stdout);
+        const program = `#!/bin/sh\nexec '${process.execPath}' '${LABORO}' "$@"\n`;
+        writeFileSync(join(setup.dir, "laboro"), program, { mode: 0o755 });
+        for (const [line, words] of Object.entries(expected)) {
+          let found: readonly string[] = [];
+          // Half a second after a question to the broker the verb offers nothing: on a busy machine it is asked again.
+          const offered = async (): Promise<boolean> => {
+            found = await completed(shell, setup, line);
+            return found.join() === words.join();
+          };
+          await until(() => `${line} offers ${words.join()}, not ${found.join()}`, offered);
+        }
+      },
+    );
   }
 
   it("offers nothing, quietly and soon, where no broker answers", async () => {

@@ -41,11 +41,11 @@ describe("the man pages", () => {
     expect([...man].sort(), "run: node scripts/man-pages.mjs --package").toEqual(listed);
   });
 
-  it.skipIf(!isInstalled("mandoc"))("have no fault that mandoc knows", () => {
+  it.skipIf(!isInstalled("mandoc"))("have no fault that mandoc knows (needs mandoc)", () => {
     expect(run("mandoc", "-Tlint", ...paths)).toEqual({ status: 0, stdout: "", stderr: "" });
   });
 
-  it.skipIf(!isInstalled("man", "--version"))("show what the help shows, also of a verb in a verb", () => {
+  it.skipIf(!isInstalled("man", "--version"))("show what the help shows, also of a verb in a verb (needs man)", () => {
     for (const page of ["laboro-logs", "laboro-scale0", "laboro"]) {
       const { status, stdout, stderr } = run("man", "--warnings", "-l", join(PAGES, `${page}.1`));
       expect([status, stderr]).toEqual([0, ""]);

@@ -101,7 +101,7 @@ describe("laboro experiments", () => {
   );
 
   it.skipIf(!hasStrace)(
-    "has a result on disk before its runner hears RICEVIS: written, synced, renamed, its folder synced",
+    "has a result on disk before its runner hears RICEVIS: written, synced, renamed, its folder synced (needs strace)",
     async () => {
       const { site, dir } = study({ "a.sh": "echo RES:done\n" });
       const trace = site.path("trace");

@@ -79,7 +79,7 @@ function hasTmux(): boolean {
   }
 }
 
-describe.skipIf(!hasTmux())("in a real terminal", () => {
+describe.skipIf(!hasTmux())("in a real terminal (needs tmux)", () => {
   it("a task clears nothing, sets no title and types nothing, unless all is asked for", async () => {
     const setup = await openCliBroker();
     setup.worker();

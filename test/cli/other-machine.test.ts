@@ -44,7 +44,7 @@ if (!possible) {
   console.log("skipped: network namespaces cannot be made here (needs root and ip)");
 }
 
-describe.skipIf(!possible)("a worker on another machine", () => {
+describe.skipIf(!possible)("a worker on another machine (needs root and network namespaces)", () => {
   const dir = possible ? mkdtempSync(join(tmpdir(), "laboro-machines-")) : "";
   const children: ChildProcess[] = [];
 
@@ -92,29 +92,32 @@ describe.skipIf(!possible)("a worker on another machine", () => {
     expect(asked.child.exitCode).toBe(0);
   });
 
-  it.skipIf(NO_SSHD !== undefined)("does tasks over ssh for a broker on loopback, which it cannot reach", async () => {
-    const sshd = await openSshd({ namespace: NODE, address: "10.231.77.2" });
-    await sshd.machine("far");
-    const env = { LABORO_SSH: sshd.command };
-    const line = "echo {}; cat /proc/net/fib_trie | grep -c 10.231.77.2";
-    const run = begin(HEAD, ["run", "--dir", "/", "--local", "--ssh", "far/2", "-k", line, ":::", "a", "b"], env);
-    await until(
-      () => `the run ends: ${run.said()}`,
-      () => run.child.exitCode !== null,
-    );
-    expect([run.child.exitCode, run.said().replace(/^\d+ tasks: .*\n/m, "")]).toEqual([
-      0,
-      expect.stringMatching(/^a\n[1-9]\nb\n[1-9]\n$/),
-    ]);
-    // The broker of the first test listens on the wire, too.
-    const doctor = begin(HEAD, ["doctor", "far"], env);
-    await until(
-      () => `the doctor ends: ${doctor.said()}`,
-      () => doctor.child.exitCode !== null,
-    );
-    expect(doctor.said()).toMatch(/^ok +far: the broker answers there through a tunnel/m);
-    expect(doctor.said()).toMatch(
-      /^ok +far: https:\/\/10\.231\.77\.1:5429 can be reached from there without a tunnel/m,
-    );
-  });
+  it.skipIf(NO_SSHD !== undefined)(
+    `does tasks over ssh for a broker on loopback, which it cannot reach (${NO_SSHD ?? "sshd"})`,
+    async () => {
+      const sshd = await openSshd({ namespace: NODE, address: "10.231.77.2" });
+      await sshd.machine("far");
+      const env = { LABORO_SSH: sshd.command };
+      const line = "echo {}; cat /proc/net/fib_trie | grep -c 10.231.77.2";
+      const run = begin(HEAD, ["run", "--dir", "/", "--local", "--ssh", "far/2", "-k", line, ":::", "a", "b"], env);
+      await until(
+        () => `the run ends: ${run.said()}`,
+        () => run.child.exitCode !== null,
+      );
+      expect([run.child.exitCode, run.said().replace(/^\d+ tasks: .*\n/m, "")]).toEqual([
+        0,
+        expect.stringMatching(/^a\n[1-9]\nb\n[1-9]\n$/),
+      ]);
+      // The broker of the first test listens on the wire, too.
+      const doctor = begin(HEAD, ["doctor", "far"], env);
+      await until(
+        () => `the doctor ends: ${doctor.said()}`,
+        () => doctor.child.exitCode !== null,
+      );
+      expect(doctor.said()).toMatch(/^ok +far: the broker answers there through a tunnel/m);
+      expect(doctor.said()).toMatch(
+        /^ok +far: https:\/\/10\.231\.77\.1:5429 can be reached from there without a tunnel/m,
+      );
+    },
+  );
 });

@@ -24,49 +24,55 @@ function has(what: string, ...commands: readonly (readonly [string, ...string[]]
 }
 
 describe("the systemd units", () => {
-  it.skipIf(!has("units are", ["systemd-analyze", "--version"]))("are valid for systemd", () => {
-    const runtime = newSite().dir;
-    expect(UNITS.length).toBe(4);
-    for (const [scope, name] of UNITS) {
-      const args = ["verify", "--man=no", `--${scope}`, join(EXAMPLES, "systemd", scope, name)];
-      const { status, stderr } = spawnSync("systemd-analyze", args, {
-        encoding: "utf8",
-        env: { ...process.env, XDG_RUNTIME_DIR: runtime },
-      });
-      expect([name, status, stderr]).toEqual([name, 0, ""]);
-    }
-  });
+  it.skipIf(!has("units are", ["systemd-analyze", "--version"]))(
+    "are valid for systemd (needs systemd-analyze)",
+    () => {
+      const runtime = newSite().dir;
+      expect(UNITS.length).toBe(4);
+      for (const [scope, name] of UNITS) {
+        const args = ["verify", "--man=no", `--${scope}`, join(EXAMPLES, "systemd", scope, name)];
+        const { status, stderr } = spawnSync("systemd-analyze", args, {
+          encoding: "utf8",
+          env: { ...process.env, XDG_RUNTIME_DIR: runtime },
+        });
+        expect([name, status, stderr]).toEqual([name, 0, ""]);
+      }
+    },
+  );
 
   const canNotify = has("readiness is", ["systemd-notify", "--version"], ["perl", "-MSocket", "-e", "1"]);
-  it.skipIf(!canNotify)("learn when broker and worker are ready, and their tasks cannot speak for them", async () => {
-    const site = newSite();
-    const path = site.path("notify");
-    const script = `socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0])); $| = 1; print "open\\n";
+  it.skipIf(!canNotify)(
+    "learn when broker and worker are ready, and their tasks cannot speak for them (needs systemd-notify and perl)",
+    async () => {
+      const site = newSite();
+      const path = site.path("notify");
+      const script = `socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0])); $| = 1; print "open\\n";
       while (defined recv(S, $_, 4096, 0)) { s/\\n/ /g; print "$_\\n" }`;
-    const listener = spawn("perl", ["-MSocket", "-e", script, path], { stdio: ["ignore", "pipe", "inherit"] });
-    atEnd(() => listener.kill());
-    let said = "";
-    listener.stdout.on("data", (text) => {
-      said += text;
-    });
-    const hears = (text: string | RegExp) =>
-      until(
-        () => `${text} in ${said}`,
-        () => said.match(text) !== null,
-      );
-    await hears("open");
-    const env = { NOTIFY_SOCKET: path };
-    const broker = site.launch("broker", [LABORO, "serve", "--data", site.data, "--listen", "127.0.0.1:0"], { env });
-    await hears(/READY=1 STATUS=listening on http:.*\n/);
-    const worker = site.launch("worker", [LABORO, "worker", "--data", site.data, "--dir", site.path("w")], { env });
-    await hears(/READY=1 STATUS=looking for the broker\s+.*READY=1 STATUS=joined its broker/s);
-    const { stdout } = await laboro(["run", "--data", site.data, "--", "env"], { process: true });
-    expect(stdout).toContain("LABORO_JOB=");
-    expect(stdout).not.toContain("NOTIFY_SOCKET");
-    await broker.end("SIGKILL");
-    await hears("STATUS=trying to reach its broker");
-    await worker.end("SIGTERM");
-  });
+      const listener = spawn("perl", ["-MSocket", "-e", script, path], { stdio: ["ignore", "pipe", "inherit"] });
+      atEnd(() => listener.kill());
+      let said = "";
+      listener.stdout.on("data", (text) => {
+        said += text;
+      });
+      const hears = (text: string | RegExp) =>
+        until(
+          () => `${text} in ${said}`,
+          () => said.match(text) !== null,
+        );
+      await hears("open");
+      const env = { NOTIFY_SOCKET: path };
+      const broker = site.launch("broker", [LABORO, "serve", "--data", site.data, "--listen", "127.0.0.1:0"], { env });
+      await hears(/READY=1 STATUS=listening on http:.*\n/);
+      const worker = site.launch("worker", [LABORO, "worker", "--data", site.data, "--dir", site.path("w")], { env });
+      await hears(/READY=1 STATUS=looking for the broker\s+.*READY=1 STATUS=joined its broker/s);
+      const { stdout } = await laboro(["run", "--data", site.data, "--", "env"], { process: true });
+      expect(stdout).toContain("LABORO_JOB=");
+      expect(stdout).not.toContain("NOTIFY_SOCKET");
+      await broker.end("SIGKILL");
+      await hears("STATUS=trying to reach its broker");
+      await worker.end("SIGTERM");
+    },
+  );
 });
 
 describe("the container", () => {
@@ -89,7 +95,7 @@ describe("the container", () => {
 
   const unshare = ["unshare", "--pid", "--fork", "--kill-child"] as const;
   it.skipIf(!has("a container's restart is", [...unshare, "true"]))(
-    "finds its data unlocked after kill -9, and is healthy again by its own health check",
+    "finds its data unlocked after kill -9, and is healthy again by its own health check (needs unshare --pid)",
     async () => {
       const site = newSite();
       const [, serve = []] = commands;

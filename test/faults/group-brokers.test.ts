@@ -65,7 +65,7 @@ it(
 );
 
 it.runIf(FULL)(
-  "kill -9 of all brokers at once",
+  "kill -9 of all brokers at once (needs LABORO_FAULTS=full)",
   async () => {
     await batchUnder(group.batch("group: kill -9 of all brokers", TASKS, client), async () => {
       for (let round = 0; round < 3; round++) {

@@ -51,7 +51,7 @@ class MovingAddress {
   }
 }
 
-describe.runIf(FULL)("a group whose database is lost", () => {
+describe.runIf(FULL)("a group whose database is lost (needs LABORO_FAULTS=full)", () => {
   let server: PostgresServer;
   beforeAll(async () => {
     server = await startPostgres({ wal_keep_size: "256MB" });

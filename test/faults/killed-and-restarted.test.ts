@@ -57,21 +57,24 @@ describe.each([
   });
 });
 
-it.skipIf(!mayUnshare)("laboro run that was killed goes on at once in a new namespace", async () => {
-  const place = openPlace();
-  const task = "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo ended";
-  // What ends with its namespace leaves its temporary files.
-  const line = `exec env TMPDIR="$PWD" ${NAMESPACE.join(" ")} '${process.execPath}' '${LABORO}' run --jobs 2 '${task}'`;
-  const first = place.shell(line);
-  await until("it runs", () => first.output().includes("begun"));
-  const inside = childrenOf(Number(first.child.pid));
-  first.child.kill("SIGKILL");
-  await untilEnded(inside);
-  fs.writeFileSync(place.file("go"), "");
-  const { code, stdout, stderr } = await place.shell(line).said;
-  expect([code, stdout]).toEqual([0, expect.stringContaining("ended")]);
-  expect(stderr).toContain("resuming job 1");
-});
+it.skipIf(!mayUnshare)(
+  "laboro run that was killed goes on at once in a new namespace (needs unshare --pid)",
+  async () => {
+    const place = openPlace();
+    const task = "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo ended";
+    // What ends with its namespace leaves its temporary files.
+    const line = `exec env TMPDIR="$PWD" ${NAMESPACE.join(" ")} '${process.execPath}' '${LABORO}' run --jobs 2 '${task}'`;
+    const first = place.shell(line);
+    await until("it runs", () => first.output().includes("begun"));
+    const inside = childrenOf(Number(first.child.pid));
+    first.child.kill("SIGKILL");
+    await untilEnded(inside);
+    fs.writeFileSync(place.file("go"), "");
+    const { code, stdout, stderr } = await place.shell(line).said;
+    expect([code, stdout]).toEqual([0, expect.stringContaining("ended")]);
+    expect(stderr).toContain("resuming job 1");
+  },
+);
 
 const untilEnded = (pids: readonly string[]): Promise<unknown> =>
   until("the processes in the namespace have ended", () => pids.every((pid) => !fs.existsSync(`/proc/${pid}/fd/0`)));

@@ -79,22 +79,25 @@ describe("acquireLock", () => {
     acquireLock(path, "it").release();
   });
 
-  it.skipIf(!mayUnshare)("knows in another process namespace who is alive and who was killed", async () => {
-    const path = join(scratch(), "lock");
-    const namespace = ["unshare", "--pid", "--fork", "--kill-child"];
-    const child = await holder(path, ...namespace);
-    expect(() => acquireLock(path, "it")).toThrow("process 1 on");
-    const again = spawnSync("unshare", [
-      ...["--pid", "--fork", process.execPath, "--input-type=module", "-e"],
-      `import { acquireLock } from ${COMPILED}; acquireLock(${JSON.stringify(path)}, "it");`,
-    ]);
-    expect(String(again.stderr)).toContain("is in use by process 1");
-    // The process in the namespace ends with its parent, a moment later.
-    const inside = Number(fs.readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8"));
-    await kill(child);
-    await until("it has ended", () => !fs.existsSync(`/proc/${inside}/fd/0`));
-    await kill(await holder(path, ...namespace));
-  });
+  it.skipIf(!mayUnshare)(
+    "knows in another process namespace who is alive and who was killed (needs unshare --pid)",
+    async () => {
+      const path = join(scratch(), "lock");
+      const namespace = ["unshare", "--pid", "--fork", "--kill-child"];
+      const child = await holder(path, ...namespace);
+      expect(() => acquireLock(path, "it")).toThrow("process 1 on");
+      const again = spawnSync("unshare", [
+        ...["--pid", "--fork", process.execPath, "--input-type=module", "-e"],
+        `import { acquireLock } from ${COMPILED}; acquireLock(${JSON.stringify(path)}, "it");`,
+      ]);
+      expect(String(again.stderr)).toContain("is in use by process 1");
+      // The process in the namespace ends with its parent, a moment later.
+      const inside = Number(fs.readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8"));
+      await kill(child);
+      await until("it has ended", () => !fs.existsSync(`/proc/${inside}/fd/0`));
+      await kill(await holder(path, ...namespace));
+    },
+  );
 
   it("leaves alone on a network filesystem what another machine may hold, and nowhere else", () => {
     const path = join(scratch(), "lock");

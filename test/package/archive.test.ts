@@ -14,7 +14,7 @@ const call = promisify(execFile);
 const TOOLS = ["sh", "cat", "dirname", "mkfifo", "readlink", "rm"];
 
 it.runIf(process.platform === "linux" && process.arch === "x64")(
-  "runs a broker, a worker and verbs after it was moved, through a link, in an environment without Node",
+  "runs a broker, a worker and verbs after it was moved, through a link, in an environment without Node (needs Linux on x64)",
   async () => {
     const dir = fs.mkdtempSync(join(tmpdir(), "laboro-archive-"));
     atEnd(() => fs.rmSync(dir, { recursive: true, force: true }));

@@ -44,7 +44,7 @@ const logOf = async (client: Client): Promise<string[]> =>
 const logs = (client: Client, line: string) =>
   until(`the log has ${line}`, async () => (await logOf(client)).some((one) => one.includes(line)), PATIENCE_MS);
 
-describe.skipIf(MISSING !== undefined)("a real Slurm", () => {
+describe.skipIf(MISSING !== undefined)(`a real Slurm (${MISSING ?? "installed"})`, () => {
   it("runs workers while work waits: they do it and end by themselves", { timeout: 2 * PATIENCE_MS }, async () => {
     const { client, dir, slurm } = await openSite();
     await add({ client, dir });
@@ -58,7 +58,7 @@ describe.skipIf(MISSING !== undefined)("a real Slurm", () => {
   });
 });
 
-describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length", () => {
+describe.skipIf(MISSING !== undefined || !FULL)("a real Slurm, at length (needs LABORO_SLURM=full)", () => {
   it("500 tasks through allocations that are killed at random are recorded once each", {
     timeout: 600_000,
   }, async () => {

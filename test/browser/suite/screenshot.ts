@@ -17,7 +17,7 @@ const STEP_MS = 5_000;
 const SLOTS = 24;
 
 export function describeScreenshot(browser: () => Browser): void {
-  it.runIf(WANTED !== undefined)("the README has a picture of a day", async () => {
+  it.runIf(WANTED !== undefined)("the README has a picture of a day (needs LABORO_SCREENSHOT)", async () => {
     const scene = await Scene.open();
     await inTheMiddleOfADay(scene);
     const dashboard = await DashboardPage.open(browser(), scene.broker, { width: 1360, height: 850 });

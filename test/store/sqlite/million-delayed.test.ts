@@ -14,7 +14,7 @@ const SOON_MS = 2_000;
 const MIB = 2 ** 20;
 
 it.skipIf(!FULL)(
-  "a million delayed jobs fit: they cost nothing until due, also after a restart, and the earliest is found at once",
+  "a million delayed jobs fit: they cost nothing until due, also after a restart, and the earliest is found at once (needs LABORO_FAULTS=full)",
   async () => {
     const harness = await sqliteHarness();
     let broker = await Broker.at(harness.handle());

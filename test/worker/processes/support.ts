@@ -27,7 +27,7 @@ export function describeEachShell(tests: (shell: Shell) => void): void {
   const names = temporaryFolder();
   for (const kind of ["dash", "bash", "busybox"]) {
     const file = ["/bin", "/usr/bin"].map((dir) => `${dir}/${kind}`).find((path) => existsSync(path));
-    describe.skipIf(file === undefined)(`with ${kind} as sh`, () => {
+    describe.skipIf(file === undefined)(`with ${kind} as sh${file === undefined ? " (not installed)" : ""}`, () => {
       if (kind === "busybox") return tests([file ?? kind, "sh"]);
       const link = join(names, kind, "sh");
       execFileSync("mkdir", ["-p", join(names, kind)]);

@@ -8,7 +8,7 @@ const BUSY = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
 const hasProc = existsSync("/proc/self/stat");
 
 describeEachShell((shell) => {
-  it.runIf(hasProc)("tells the CPU time of each command apart, with that of its children", async () => {
+  it.runIf(hasProc)("tells the CPU time of each command apart, with that of its children (needs /proc)", async () => {
     const slot = only(open(shell));
     const busy = await run(slot, sh(BUSY));
     const child = await run(slot, sh(`sh -c '${BUSY}'; exit 3`));
@@ -21,21 +21,24 @@ describeEachShell((shell) => {
   });
 });
 
-it.runIf(hasProc)("sees the memory of a long command, of all of its processes, also if it is killed", async () => {
-  const slot = only(open(undefined, undefined, undefined, 20));
-  const size = 48 * 2 ** 20;
-  const short = await run(slot, sh("exit 0"));
-  expect(short.end.peakMemory).toBeUndefined();
-  // Two processes, each with half of it in a variable.
-  const half = `sh -c 'v=$(head -c ${size / 2} /dev/zero | tr "\\0" x); echo "$0 holds"; sleep 60; echo "$v"'`;
-  const holds = `${half} one & ${half} two; wait`;
-  const { command, finished, printed } = start(slot, sh(holds));
-  await Promise.all([printed("one holds"), printed("two holds")]);
-  // Some samples.
-  await sleep(200);
-  command.kill();
-  const { end } = await finished;
-  expect(end.signal).toBe("SIGKILL");
-  expect(end.peakMemory).toBeGreaterThanOrEqual(size);
-  expect(end.peakMemory).toBeLessThan(4 * size);
-});
+it.runIf(hasProc)(
+  "sees the memory of a long command, of all of its processes, also if it is killed (needs /proc)",
+  async () => {
+    const slot = only(open(undefined, undefined, undefined, 20));
+    const size = 48 * 2 ** 20;
+    const short = await run(slot, sh("exit 0"));
+    expect(short.end.peakMemory).toBeUndefined();
+    // Two processes, each with half of it in a variable.
+    const half = `sh -c 'v=$(head -c ${size / 2} /dev/zero | tr "\\0" x); echo "$0 holds"; sleep 60; echo "$v"'`;
+    const holds = `${half} one & ${half} two; wait`;
+    const { command, finished, printed } = start(slot, sh(holds));
+    await Promise.all([printed("one holds"), printed("two holds")]);
+    // Some samples.
+    await sleep(200);
+    command.kill();
+    const { end } = await finished;
+    expect(end.signal).toBe("SIGKILL");
+    expect(end.peakMemory).toBeGreaterThanOrEqual(size);
+    expect(end.peakMemory).toBeLessThan(4 * size);
+  },
+);

@@ -87,7 +87,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
   });
 
   it.skipIf(by === "v1")(
-    "go on after a restart of the broker, and what ran meanwhile is not run again",
+    "go on after a restart of the broker, and what ran meanwhile is not run again (not of fuq v1)",
     async () => {
       const yard = new Yard();
       const listener = await openListener({ listeners: await listeners() });
