@@ -30,6 +30,23 @@ describe("a body", () => {
     expect((await api("/jobs/1/entries?from=199999")).json).toEqual({ entries: ["entry number 199999"] });
   });
 
+  it("of more than a megabyte is read for the operation that it was sent to", async () => {
+    const { broker } = await openTestBroker();
+    const api = apiOf(broker);
+    const entries = Array.from({ length: 100_000 }, (_, i) => `entry number ${i}`);
+    await api("/jobs", post({ recipe: TRUE, entries: ["first"], open: true, held: true }));
+    const appended = await api("/jobs/1/append", post({ entries }));
+    expect([appended.status, appended.json]).toEqual([200, { first: 1, count: 100_000 }]);
+    // A member that only a submission has makes no job.
+    const wrong = await api("/jobs/1/append", post({ recipe: TRUE, entries }));
+    expect([wrong.status, codeOf(wrong)]).toEqual([400, "LABORO_BAD_INPUT"]);
+    // In JSON a line end takes two bytes.
+    const content = `#!/bin/sh\n${"# comment\n".repeat(100_000)}`;
+    const schedule = { cron: "0 0 1 1 *", job: { recipe: { kind: "script", type: "sh", content } } };
+    expect((await api("/schedules/large", post(schedule))).status).toBe(200);
+    expect((await api("/jobs")).json).toMatchObject({ jobs: [{ id: 1, count: 100_001 }] });
+  });
+
   it("of a request to a service may be large, both ways", async () => {
     const { broker, worker } = await openTestBroker();
     worker({ services: { echo: (body) => body } });

@@ -1,4 +1,5 @@
 /** Clients that ask for more than they may have unanswered. */
+import { request as httpRequest } from "node:http";
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import type { Role } from "../../src/broker/access/tokens.js";
@@ -97,4 +98,23 @@ it("reads a submission of many bytes elsewhere, as it reads a small one", async 
     body: " ".repeat(2e6),
   });
   expect(refused.status).toBe(403);
+});
+
+it("counts a body that comes without a length as it is, once it is read", async () => {
+  const { broker } = await openTestBroker();
+  const statuses: number[] = [];
+  for (let i = 0; i < 20; i++) {
+    const request = httpRequest(`${broker.url}/api/v1/services/none`, {
+      ...{ method: "POST", agent: false },
+      headers: { authorization: `Bearer ${broker.tokenOf("client")}` },
+    });
+    request.on("error", () => {});
+    request.on("response", ({ statusCode = 0 }) => statuses.push(statusCode));
+    // Without a length Node sends chunks.
+    request.write("a");
+    request.end("b");
+    atEnd(() => request.destroy());
+    await until("it waits, or is refused", () => broker.core.state.requests.size + statuses.length === i + 1);
+  }
+  expect(statuses).toEqual([]);
 });

@@ -9,7 +9,7 @@ import type { Log } from "../../base/log.js";
 import type { JsonSchema } from "../../model/schema.js";
 import type { Role } from "../access/tokens.js";
 import type { Core } from "../core.js";
-import { authorizeAndRead, OPERATIONS_BY_NAME, perform } from "../operations/index.js";
+import { authorizeAndRead, OPERATIONS, OPERATIONS_BY_NAME, perform } from "../operations/index.js";
 import { submitLarge } from "../operations/jobs.js";
 import type { AnyOperation, BrokerInfo, OperationContext } from "../operations/operation.js";
 import {
@@ -34,24 +34,37 @@ const SHARED_HEADER = "laboro-cache";
 type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
 
 export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
-  const roles = new WeakMap<IncomingMessage, Role>();
+  const callers = new WeakMap<IncomingMessage, Caller>();
   const contextOf = (request: FastifyRequest, reply: FastifyReply): OperationContext => {
     const closed = new AbortController();
     reply.raw.once("close", () => closed.abort());
-    return { role: roles.get(request.raw) ?? "worker", signal: closed.signal, info };
+    return { role: callers.get(request.raw)?.role ?? "worker", signal: closed.signal, info };
   };
-  const app = build(core, log, contextOf);
+  const app = build(core, log, contextOf, (request, bytes) => callers.get(request.raw)?.bodyRead(bytes));
   const ready = app.ready();
   return async (request, response, role) => {
-    // Counted before the body is read.
-    response.once("close", info.asks.connection(role).begin(bodyBytes(request)));
-    roles.set(request, role);
+    const asks = info.asks.connection(role);
+    // Counted before the body is read, and as it is afterwards.
+    let counted = bodyBytes(request);
+    asks.add(counted);
+    response.once("close", () => asks.remove(counted));
+    const bodyRead = (bytes: number): void => {
+      asks.remove(counted);
+      counted = bytes;
+      asks.add(counted);
+    };
+    callers.set(request, { role, bodyRead });
     await ready;
     app.routing(request, response);
   };
 }
 
-/** The announced length. A body without one counts as the largest allowed. */
+interface Caller {
+  readonly role: Role;
+  bodyRead(bytes: number): void;
+}
+
+/** The announced length. Until it is read, a body without one counts as the largest allowed. */
 function bodyBytes({ headers }: IncomingMessage): number {
   const announced = headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : Infinity;
   return Math.min(announced, LARGE_BODY_LIMIT);
@@ -59,7 +72,12 @@ function bodyBytes({ headers }: IncomingMessage): number {
 
 type ContextOf = (request: FastifyRequest, reply: FastifyReply) => OperationContext;
 
-function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
+function build(
+  core: Core,
+  log: Log,
+  contextOf: ContextOf,
+  bodyRead: (request: FastifyRequest, bytes: number) => void,
+): FastifyInstance {
   const app = fastify({
     // The main listener has its own server; this one never listens.
     serverFactory: (handler) => createServer(handler),
@@ -73,7 +91,10 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
     reply.header("cache-control", "no-store").header("x-content-type-options", "nosniff");
   });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => readJson(body, done));
+  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (request, body, done) => {
+    bodyRead(request, body.length);
+    readJson(body, request.routeOptions.url === routeOf(OPERATIONS.submit.path), done);
+  });
   const sharedResponses = new SharedResponses();
   let document: string | undefined;
   app.get(`${BASE}/openapi.json`, async (_request, reply) => {
@@ -85,7 +106,10 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   app.register(async (raw) => {
     // The body of a request to a service may have any type.
     raw.removeAllContentTypeParsers();
-    raw.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+    raw.addContentTypeParser("*", { parseAs: "buffer" }, (request, body, done) => {
+      bodyRead(request, body.length);
+      done(null, body);
+    });
     raw.post(routeOf("/services/{service}"), { bodyLimit: LARGE_BODY_LIMIT }, (request, reply) =>
       handleRawRequest(core, request, reply, contextOf(request, reply)),
     );

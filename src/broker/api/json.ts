@@ -60,13 +60,17 @@ function fromTexts(schema: Schema<unknown, unknown> | undefined, given: string |
   return typeof given === "string" ? convert(given) : given.flatMap(convert);
 }
 
-export function readJson(body: string | Buffer, done: (error: Error | null, value?: unknown) => void): void {
+export function readJson(
+  body: string | Buffer,
+  isSubmission: boolean,
+  done: (error: Error | null, value?: unknown) => void,
+): void {
   if (body.length === 0) {
     done(null, undefined);
     return;
   }
-  // Only a submission may be so large, and a thread reads it.
-  if (body.length > LARGE_SUBMISSION) {
+  // A thread reads it.
+  if (isSubmission && body.length > LARGE_SUBMISSION) {
     done(null, body);
     return;
   }
