@@ -158,6 +158,20 @@ describe("a look that is shared", () => {
     expect(most).toBe(1);
   });
 
+  it("is not kept when too many characters came after it", async () => {
+    const looks = new SharedResponses(
+      () => 0,
+      async () => {},
+    );
+    const megabyte = "x".repeat(1024 * 1024);
+    for (let at = 0; at < 100; at++) await looks.get(`page ${at}`, async () => megabyte);
+    expect(looks.size).toBe(32);
+    let made = 0;
+    const make = async (): Promise<string> => `made ${++made}`;
+    expect((await looks.get("page 99", make)).text).toBe(megabyte);
+    expect((await looks.get("page 0", make)).text).toBe("made 1");
+  });
+
   it("that fails is tried again by the next", async () => {
     const looks = new SharedResponses();
     await expect(looks.get("a", () => Promise.reject(new Error("no")))).rejects.toThrow("no");

@@ -4,6 +4,7 @@
  * the broker's time: with many open, they update less often.
  */
 import { LaboroError } from "../../base/errors.js";
+import { keepLatest } from "../../base/keep-latest.js";
 
 interface SharedResponse {
   readonly text: string;
@@ -22,8 +23,9 @@ const MAX_AGE_MS = 1_000;
 /** The pause after each text as a multiple of its time: at most a fifth of the time is spent on texts. */
 const PAUSE_FACTOR = 4;
 const MAX_PAUSE_MS = 2_000;
-/** Different texts in the cache. */
+/** Different texts in the cache, and their characters. */
 const MOST = 1_000;
+const MOST_CHARACTERS = 32 * 1024 * 1024;
 /** Texts that may wait to be made. Beyond that, requests are refused at once. */
 const MAX_WAITING = 100;
 
@@ -45,8 +47,7 @@ export class SharedResponses {
     // The entry used longest ago is dropped first.
     this.#entries.delete(key);
     this.#entries.set(key, entry);
-    const [oldest] = this.#entries.keys();
-    if (this.#entries.size > MOST && oldest !== undefined) this.#entries.delete(oldest);
+    keepLatest(this.#entries, MOST);
     if (entry.response !== undefined && this.#now() - entry.madeAt < MAX_AGE_MS) return Promise.resolve(entry.response);
     if (entry.pending !== undefined) return entry.pending;
     if (this.#waiting >= MAX_WAITING) {
@@ -57,6 +58,20 @@ export class SharedResponses {
       entry.pending = undefined;
     });
     return entry.pending;
+  }
+
+  /** Those used longest ago, beyond so many characters. */
+  #dropOldest(): void {
+    let characters = 0;
+    for (const [key, { response }] of [...this.#entries].reverse()) {
+      characters += response?.text.length ?? 0;
+      if (characters > MOST_CHARACTERS) this.#entries.delete(key);
+    }
+  }
+
+  /** In the cache now. */
+  get size(): number {
+    return this.#entries.size;
   }
 
   async #make(entry: CacheEntry, make: () => Promise<string>): Promise<SharedResponse> {
@@ -71,6 +86,7 @@ export class SharedResponses {
       const text = await make();
       if (entry.response?.text !== text) entry.response = { text, etag: `"${(++this.#tags).toString(36)}"` };
       entry.madeAt = this.#now();
+      this.#dropOldest();
       return entry.response as SharedResponse;
     } finally {
       const took = this.#now() - began;
