@@ -1,7 +1,8 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
-import { openOnce } from "../support/at-end.js";
+import { atEnd, openOnce } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
+import { until } from "../support/wait.js";
 import { apiOf, ask, codeOf, messageOf, openTestBroker, post } from "./kit.js";
 
 /** Bytes as they are, and what came back before the connection ended. */
@@ -178,4 +179,36 @@ describe("bytes that are not HTTP", () => {
     });
     expect([odd.status, odd.headers["set-cookie"]]).toEqual([504, undefined]);
   });
+});
+
+describe("an offer of another protocol", () => {
+  it.each([["with its body"], ["before its body"]])(
+    "comes %s, and the request is answered as without it, and the next one on its connection",
+    async (when) => {
+      const { broker } = await openTestBroker();
+      const { port } = new URL(broker.url);
+      const body = JSON.stringify({ recipe: TRUE, held: true });
+      const head = [
+        "POST /api/v1/jobs HTTP/1.1",
+        ...["host: localhost", `authorization: Bearer ${broker.token}`, "content-type: application/json"],
+        ...["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAEAAEAAAAIAAAAB"],
+        `content-length: ${body.length}`,
+      ].join("\r\n");
+      const socket = connect(Number(port), "127.0.0.1");
+      atEnd(() => socket.destroy());
+      let text = "";
+      socket.setEncoding("latin1").on("data", (part: string) => (text += part));
+      const answers = (): number => text.split("HTTP/1.1 200 OK").length - 1;
+      for (let number = 1; number <= 3; number++) {
+        if (when === "with its body") socket.write(`${head}\r\n\r\n${body}`);
+        else {
+          socket.write(`${head}\r\n\r\n${body.slice(0, 5)}`);
+          await apiOf(broker)("/status");
+          socket.write(body.slice(5));
+        }
+        await until("it is answered", () => answers() === number || socket.closed);
+        expect(text).toContain(`{"job":${number}}`);
+      }
+    },
+  );
 });

@@ -69,6 +69,7 @@ export class MainListener {
   readonly #options: MainListenerOptions;
   readonly #server: Server;
   readonly #connected = new Set<Socket>();
+  readonly #accept: (socket: Socket) => void;
   #api: ReturnType<ApiModule["createApi"]> | undefined;
   #fuqHttp: Promise<HttpEndpoint> | undefined;
   #metrics: import("../api/metrics.js").Metrics | undefined;
@@ -87,7 +88,7 @@ export class MainListener {
       if (socket.writable) endSocket(socket, `HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
       else socket.destroy();
     });
-    acceptConnections(this.#server, guard.of("main"), options.certificate);
+    this.#accept = acceptConnections(this.#server, guard.of("main"), options.certificate);
     this.#server.on("connection", (socket: Socket) => {
       this.#connected.add(socket);
       socket.once("close", () => this.#connected.delete(socket));
@@ -126,11 +127,31 @@ export class MainListener {
 
   /** laboro's own link names its subprotocol, fuq's has none. */
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    if (request.headers.upgrade?.toLowerCase() !== "websocket") {
+      this.#ignoreUpgrade(request, socket as Socket, head);
+      return;
+    }
     const plain = request.headers["sec-websocket-protocol"] === undefined;
     if (plain && request.url === LINK_PATH) {
       socket.on("error", () => socket.destroy());
       void this.#fuq().then((fuq) => fuq.upgrade(request, socket, head));
     } else this.#options.link.upgrade(request, socket, head);
+  }
+
+  /**
+   * HTTP clients may offer an upgrade, such as h2c, with any request, and a server may ignore it. Node has left the
+   * connection by now, so it gets the request again, without the offer.
+   */
+  #ignoreUpgrade({ method, url, rawHeaders }: IncomingMessage, socket: Socket, head: Buffer): void {
+    const lines = [`${method} ${url} HTTP/1.1`];
+    for (let i = 0; i < rawHeaders.length; i += 2) {
+      const [name = "", value = ""] = rawHeaders.slice(i, i + 2);
+      if (name.toLowerCase() !== "upgrade") lines.push(`${name}: ${value}`);
+    }
+    socket.pause();
+    socket.unshift(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), head]));
+    this.#accept(socket);
+    process.nextTick(() => socket.resume());
   }
 
   async #handleRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -241,7 +262,8 @@ function statusOf(error: NodeJS.ErrnoException): string {
 const TLS_HANDSHAKE = 0x16;
 
 /**
- * Connects an HTTP server to connections that the guard admits, plain or TLS. `certificate` is called when a TLS
+ * Connects an HTTP server to connections that the guard admits, plain or TLS. Returns the function that hands it a
+ * connection that was admitted. `certificate` is called when a TLS
  * connection comes; without it there is no TLS. The server sees a connection only after its first byte, and decrypted.
  * The guard destroys a connection whose first byte or handshake does not come.
  */
@@ -249,7 +271,7 @@ function acceptConnections(
   server: Server,
   guard: ListenerGuard,
   certificate: (() => Promise<CertificatePair>) | undefined,
-): void {
+): (socket: Socket) => void {
   const listeners = server.listeners("connection") as ((socket: Socket) => void)[];
   const plain = (socket: Socket): void => {
     for (const listener of listeners) listener.call(server, socket);
@@ -277,6 +299,7 @@ function acceptConnections(
       }
     });
   });
+  return plain;
 }
 
 /**
