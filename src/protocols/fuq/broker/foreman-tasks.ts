@@ -253,7 +253,7 @@ export class ForemanTasks extends AssignedTasks<FuqTaskFields> {
     }, pauseMs);
   }
 
-  /** A request was sent. If it stays unanswered, the worker hangs: unsent tasks return to the queue. */
+  /** The worker owes an answer. If none comes it hangs: unsent tasks return to the queue, and it gets no others. */
   awaitAnswer(ms: number): void {
     this.#answerTimer ??= setTimeout(() => {
       this.capacity.hung = true;

@@ -48,7 +48,7 @@ export interface FuqSessionOptions extends Omit<ProtocolStateMachineOptions, "si
   readonly original: boolean;
   /** How long an original worker may be silent before it is requested its counts. */
   readonly silenceMs?: number;
-  /** How long a request may be unanswered until its worker counts as hung. */
+  /** How long a worker may owe an answer until it counts as hung. */
   readonly answerMs?: number;
   readonly retryMs?: number;
   /** How long to wait for the UPDATE of a task that the worker no longer lists. */
@@ -145,8 +145,9 @@ export class FuqWorkerSession implements WorkerPort {
         if (!this.#isClosed) this.#runEffect(next);
       }
     } while (this.#sendNextRequest());
-    if (!this.#isClosed && this.#protocol.unanswered.length > 0) this.#assigned.awaitAnswer(this.#options.answerMs);
     this.#busy = false;
+    if (this.#protocol.idle) this.#assigned.answered();
+    else if (!this.#isClosed) this.#assigned.awaitAnswer(this.#options.answerMs);
   }
 
   #runEffect(effect: Effect<ForemanRequestTag>): void {
@@ -164,7 +165,6 @@ export class FuqWorkerSession implements WorkerPort {
   /** Sends one request if there is one and it may be sent: CANCEL before STOP before JOB. */
   #sendNextRequest(): boolean {
     if (this.#isClosed || this.#awaitingHello || !this.#protocol.idle) return false;
-    // One at a time by the specification; the original accepts a list.
     const single = !this.#options.original;
     const gone = this.#assigned.takeCancels(single ? 1 : undefined);
     if (gone.length > 0) {
@@ -374,8 +374,8 @@ export class FuqWorkerSession implements WorkerPort {
   stopSlots(slots: number | "now"): void {
     if (slots === "now") {
       this.#assigned.markLeaving(true);
-      const stop = { type: "STOP", count: STOP_AT_ONCE } as const;
-      this.#runEffects(this.#protocol.request(stop, { kind: "stop", count: STOP_AT_ONCE }));
+      const count = STOP_AT_ONCE;
+      this.#runEffects(this.#protocol.request({ type: "STOP", count }, { kind: "stop", count }));
       this.#timers.after(this.#options.answerMs, () => this.#connection.close(1000, "closing"));
     } else if (slots >= this.#assigned.capacity.slots) this.stop();
     else this.#sendStop((this.#slotsToStop ?? 0) + slots);

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../../../support/wait.js";
 import { nodeNamed, numbered, openRaw, openWeb, openYard, rawWorker, webWorker, type Yard } from "./kit.js";
-import { counts, JOB, OK, STOP } from "./literal-worker.js";
+import { counts, JOB, OK, RESET, STOP } from "./literal-worker.js";
 
 const WAYS = ["raw stream", "WebSocket"] as const;
 
@@ -57,4 +57,25 @@ describe.each(WAYS)("a worker that hangs, on the %s", (way) => {
     }
     expect(await job.wait()).toBe("succeeded");
   });
+});
+
+it("a worker that says no HELLO after its RESET keeps no task that was not sent to it", async () => {
+  const yard = await openYard();
+  const { raw, worker } = await hungWorker(yard, "raw stream", 1);
+  worker.send(RESET, 2, 0);
+  await worker.expect(RESET);
+  await worker.expect(OK);
+  const job = await yard.client.submit(numbered(1));
+  const other = await rawWorker(raw);
+  await other.expect(OK);
+  await other.greet(1);
+  await other.take(1, 1);
+  other.update(4, { JobId: job.id, Task: 1 });
+  expect(await job.wait()).toBe("succeeded");
+  // With the HELLO it gets tasks again.
+  await other.expect(OK);
+  other.cut();
+  await worker.greet(1);
+  await yard.client.submit(numbered(1));
+  await worker.expect(JOB);
 });
