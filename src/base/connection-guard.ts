@@ -26,8 +26,9 @@ const CLOSE_MS = 1_000;
 
 export type ConnectionBounds = Readonly<ReturnType<typeof connectionBounds>>;
 
-/** The limits of a process with this many descriptors. */
-function connectionBounds(descriptors = descriptorLimit()) {
+/** The limits that follow from the number of descriptors. */
+function connectionBounds() {
+  const descriptors = descriptorLimit();
   const connections = descriptors - Math.min(RESERVED_DESCRIPTORS, Math.ceil(descriptors * 0.75));
   const newInAll = Math.min(NEW_IN_ALL, connections);
   return {

@@ -128,7 +128,7 @@ const safeExtension = (type: string): string => (/^\.[A-Za-z0-9]+$/.test(type) ?
  * Shell text. The name of `file` must be one that MATLAB accepts for a script: letters, digits and `_` before the `.m`.
  * `exit`: the exit code after an error; 0 if absent.
  */
-export function matlabLine(file: string, exit = 0, path: string = process.env.PATH ?? DEFAULT_PATH): string {
+export function matlabLine(file: string, exit = 0): string {
   const name = basename(file).replace(/\.m$/, "");
   const folder = dirname(file).replaceAll("'", "''");
   const trace =
@@ -136,7 +136,7 @@ export function matlabLine(file: string, exit = 0, path: string = process.env.PA
     "fprintf('Function ''%s'' at file ''%s'', line %d\\n', e.stack(i).name, e.stack(i).file, e.stack(i).line), end";
   const end = exit === 0 ? "" : `, exit(${exit})`;
   const code = `try, addpath('${folder}'), ${name}, catch e, fprintf('Failed: %s\\n', e.message), ${trace}${end}, end, quit`;
-  return `${interpreter(path)} ${quote(code)}`;
+  return `${interpreter(process.env.PATH ?? DEFAULT_PATH)} ${quote(code)}`;
 }
 
 function interpreter(path: string): string {

@@ -4,8 +4,8 @@ import { formatSize, shortDuration } from "../../src/base/format.js";
 export { formatSize as size, shortDuration as duration } from "../../src/base/format.js";
 
 /** Tenths of a second would only flicker. */
-export function ago(then: number, now = Date.now()): string {
-  const ms = Math.max(0, now - then);
+export function ago(then: number): string {
+  const ms = Math.max(0, Date.now() - then);
   if (ms < 1_000) return "now";
   return ms < 60_000 ? `${Math.floor(ms / 1_000)}s ago` : `${shortDuration(ms)} ago`;
 }

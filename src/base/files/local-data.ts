@@ -40,8 +40,8 @@ export function localData(directory: string, { baseDir = LOCAL, ...facts }: Loca
  * For a command that writes its results to the directory. It always needs `.laboro` there, for its lock and its
  * temporary files; only the database can be elsewhere.
  */
-export function localDataForOutputs(directory: string, options?: LocalDataOptions): string {
-  const { dir, elsewhere } = localData(directory, options);
+export function localDataForOutputs(directory: string): string {
+  const { dir, elsewhere } = localData(directory);
   if (elsewhere === undefined || elsewhere.kind === "network") return dir;
   throw new LaboroError("LABORO_DATA_UNUSABLE", elsewhere.reason);
 }
@@ -102,8 +102,8 @@ export const INNER = "inner";
  * otherwise wait for slots that the tasks of the outer run hold. `key` distinguishes the runs of one task. The next
  * attempt of the task finds the same directory and resumes. Undefined if this process is not inside such a task.
  */
-export function innerDataDir(dir: string, key: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
-  const { LABORO_RUN: outer = "", LABORO_JOB: job, LABORO_TASK: task } = env;
+export function innerDataDir(dir: string, key: string): string | undefined {
+  const { LABORO_RUN: outer = "", LABORO_JOB: job, LABORO_TASK: task } = process.env;
   if (job === undefined || task === undefined || !`${outer}${sep}`.startsWith(`${resolve(dir)}${sep}`))
     return undefined;
   return join(outer, INNER, `${job}.${task}-${key.slice(0, 12)}`);

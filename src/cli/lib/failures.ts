@@ -54,8 +54,8 @@ export function usageText(text: string): string {
 /** Help and version are CommanderErrors with exit code 0. */
 export const exitCodeOfUsage = (cause: CommanderError): number => (cause.exitCode === 0 ? EXIT.ok : EXIT.usage);
 
-export function isVerbose(args: readonly string[], env: NodeJS.ProcessEnv = process.env): boolean {
+export function isVerbose(args: readonly string[]): boolean {
   const end = args.indexOf("--");
   const own = end < 0 ? args : args.slice(0, end);
-  return own.includes("--verbose") || !["", "0", undefined].includes(env.LABORO_VERBOSE);
+  return own.includes("--verbose") || !["", "0", undefined].includes(process.env.LABORO_VERBOSE);
 }

@@ -137,14 +137,14 @@ const FILLING = 1;
 
 /**
  * The data of the test stream: pieces of an offset, a length and that many bytes of 01, until the lengths add up to
- * `size`. `random` returns a number from 0 up to 1.
+ * `size`.
  */
-export function testData(size: number, random: () => number = Math.random): Buffer {
+export function testData(size: number): Buffer {
   const pieces: Buffer[] = [];
   for (let left = size; left > 0; ) {
-    const length = Math.min(left, 1 + Math.floor(random() * size));
+    const length = Math.min(left, 1 + Math.floor(Math.random() * size));
     const piece = Buffer.alloc(PIECE_HEAD + length, FILLING);
-    piece.writeInt32LE(Math.floor(random() * (size - length + 1)), 0);
+    piece.writeInt32LE(Math.floor(Math.random() * (size - length + 1)), 0);
     piece.writeInt32LE(length, 4);
     pieces.push(piece);
     left -= length;

@@ -36,10 +36,10 @@ ON CONFLICT (job, epoch) DO UPDATE SET bytes = t.bytes + excluded.bytes, succeed
   failed = t.failed + excluded.failed, cancelled = t.cancelled + excluded.cancelled`;
 
 /** For each task range of an array parameter whether this broker owns it; to be looked up by position. */
-export const ownFlags = (parameter: string, condition = "true"): string => `
+export const ownFlags = (parameter: string): string => `
 SELECT array_agg(p.id IS NOT NULL ORDER BY a.n) AS flags
 FROM unnest(${parameter}::bigint[]) WITH ORDINALITY AS a (id, n)
-LEFT JOIN laboro.task_range p ON p.id = a.id AND ${owned("p")} AND ${condition}`;
+LEFT JOIN laboro.task_range p ON p.id = a.id AND ${owned("p")}`;
 
 /** Decodes the flags. */
 export const flagsFrom = (text: string | null): boolean[] =>

@@ -199,7 +199,8 @@ export function migrate(db: Database, migrations: readonly Migration[] = MIGRATI
   }
 }
 
-export function refuseNewer(version: number, path: string, known = MIGRATIONS.length): void {
+export function refuseNewer(version: number, path: string): void {
+  const known = MIGRATIONS.length;
   if (version <= known) return;
   throw new LaboroError(
     "LABORO_DATA_NEWER",

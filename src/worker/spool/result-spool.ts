@@ -122,10 +122,6 @@ export class ResultSpool {
     return this.#failing;
   }
 
-  get fileBytes(): number {
-    return this.#end;
-  }
-
   unacknowledged(): UnacknowledgedResult[] {
     return Array.from(this.#entries.values(), ({ key, payload }) => ({ key, payload }));
   }

@@ -97,8 +97,8 @@ const OPTIONS = [
 ].flatMap((option) => ["-o", option]);
 
 /** The ssh command with its own options: LABORO_SSH, split at blanks. */
-function sshCommand(env: NodeJS.ProcessEnv = process.env): readonly [string, ...string[]] {
-  const [file = "ssh", ...args] = (env.LABORO_SSH ?? "").split(/\s+/).filter((word) => word !== "");
+function sshCommand(): readonly [string, ...string[]] {
+  const [file = "ssh", ...args] = (process.env.LABORO_SSH ?? "").split(/\s+/).filter((word) => word !== "");
   return [file, ...args];
 }
 

@@ -180,8 +180,8 @@ const RUNNING: readonly Column[] = [
   { title: "PROGRESS", minWidth: 8, dropPriority: 2 },
 ];
 
-const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
-  startedAt === undefined ? "running" : `running ${shortDuration(now - startedAt)}`;
+const runningFor = (startedAt: number | undefined): string =>
+  startedAt === undefined ? "running" : `running ${shortDuration(Date.now() - startedAt)}`;
 
 function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
   const rows = tasks

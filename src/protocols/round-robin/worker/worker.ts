@@ -275,13 +275,13 @@ export class RoundRobinClient {
   }
 
   /** STREAM: all of its data. Packets after the first come from the worker that sent the first. */
-  async stream(size: number, hostId: Uint8Array = HOST_ID): Promise<Buffer> {
+  async stream(size: number): Promise<Buffer> {
     const reader = new StreamReader(MAX_REPLY_BYTES);
-    let answer = await this.trackexec(STREAM, hostId, Buffer.from(String(size)));
+    let answer = await this.trackexec(STREAM, HOST_ID, Buffer.from(String(size)));
     for (;;) {
       const taken = reader.take(answer.args[0]);
       if (taken instanceof Uint8Array) return taken;
-      answer = await this.#track(answer.returnPath.toReversed(), [MQS_MORE, hostId, taken.next, Buffer.from("0")]);
+      answer = await this.#track(answer.returnPath.toReversed(), [MQS_MORE, HOST_ID, taken.next, Buffer.from("0")]);
     }
   }
 
