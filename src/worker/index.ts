@@ -39,7 +39,7 @@ import { TaskFolders } from "./task-folders.js";
 import { type HandlerModule, openModule, type ThreadOptions } from "./threads/index.js";
 
 export type { HandleOptions, StopOptions, StopReason, Worker, WorkerOptions } from "./options.js";
-export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs/index.js";
+export type { ServiceMode, ServiceProgram } from "./programs/index.js";
 export type { Handler } from "./services.js";
 export type { TaskEndInfo } from "./task-end.js";
 export type { ThreadOptions } from "./threads/index.js";

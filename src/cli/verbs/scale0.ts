@@ -14,17 +14,11 @@ import { Scale0Client } from "../../protocols/scale0/worker/client.js";
 import { CONNECT_TIMEOUT_MS } from "../../protocols/scale0/worker/link.js";
 import { type Scale0Handler, startScale0Worker } from "../../protocols/scale0/worker/worker.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
-import {
-  openPrograms,
-  type Programs,
-  SERVICE_MODES,
-  type ServiceMode,
-  type ServiceProgram,
-} from "../../worker/programs/index.js";
+import { openPrograms, type Programs } from "../../worker/programs/index.js";
 import { logger, onStopSignal } from "../lib/long-running.js";
 import { collect, parseDuration, wholeNumber } from "../lib/option-parsers.js";
-
 import { openOutput, printLines } from "../lib/print.js";
+import { programsOf, type ServiceOptions, serviceModeOption, serviceOption } from "../lib/service-options.js";
 
 export function scale0(): Command {
   return new Command("scale0")
@@ -41,10 +35,8 @@ Examples:
   laboro scale0 request upper hello`;
 
 /** `laboro scale0 worker`: programs as services of a Scale0 broker, in the foreground. */
-interface WorkerOptions {
+interface WorkerOptions extends ServiceOptions {
   readonly broker?: string;
-  readonly service: readonly string[];
-  readonly serviceMode: ServiceMode;
   readonly slots: number;
   readonly name?: string;
   readonly data?: string;
@@ -66,15 +58,8 @@ export function worker(): Command {
         "If no broker answers at the start, it exits with 3.",
     )
     .option("--broker <url>", `the broker's worker port (default: the one in --config-cache, else ${DEFAULT_BROKER})`)
-    .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
-    .addOption(
-      new Option(
-        "--service-mode <mode>",
-        "start the program for each request (once), or keep it running and exchange lines or length-prefixed messages",
-      )
-        .choices(SERVICE_MODES)
-        .default("once"),
-    )
+    .addOption(serviceOption())
+    .addOption(serviceModeOption())
     .option("--slots <n>", "how many requests run at once", wholeNumber(4), 1)
     .option("--name <name>", "identity of the worker (default: HOST-PID)")
     .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
@@ -104,7 +89,9 @@ async function runWorker(options: WorkerOptions): Promise<void> {
     curve,
   } = options;
   if (slots < 1) throw badInput("--slots: expected 1 or more");
-  const programs = programsOf(options);
+  if (options.service.length === 0) throw badInput("nothing to offer: give --service NAME='COMMAND'");
+  // A Scale0 message may list services as text with commas.
+  const programs = programsOf(options, /^([^\s=,]+)=(.*\S.*)$/s);
   const log = logger();
   const identity = options.name ?? `${hostname()}-${process.pid}`;
   if (!/^[\w.:-]+$/.test(identity)) throw badInput("--name: expected letters, digits and . : - _");
@@ -145,17 +132,6 @@ async function runWorker(options: WorkerOptions): Promise<void> {
   } finally {
     await end();
   }
-}
-
-function programsOf({ service, serviceMode }: WorkerOptions): Record<string, ServiceProgram> {
-  if (service.length === 0) throw badInput("nothing to offer: give --service NAME='COMMAND'");
-  const programs: Record<string, ServiceProgram> = {};
-  for (const text of service) {
-    const [, name, command] = /^([^\s=,]+)=(.*\S.*)$/s.exec(text) ?? [];
-    if (name === undefined || command === undefined) throw badInput(`--service: expected NAME='COMMAND', got ${text}`);
-    programs[name] = { command, mode: serviceMode };
-  }
-  return programs;
 }
 
 /** A program reads one message, so several frames are joined. */

@@ -11,14 +11,7 @@ import { definedOnly } from "../../model/input.js";
 import { parseAddress, resolveForemanUrl } from "../../protocols/fuq/worker/foreman-http.js";
 import type { ForemanEndpoint } from "../../protocols/fuq/worker/index.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
-import {
-  SERVICE_MODES,
-  type ServiceMode,
-  type ServiceProgram,
-  type StopReason,
-  startWorker,
-  type Worker,
-} from "../../worker/index.js";
+import { type StopReason, startWorker, type Worker } from "../../worker/index.js";
 import { logger, notifySystemd, onStopSignal } from "../lib/long-running.js";
 import {
   collect,
@@ -31,8 +24,9 @@ import {
   wholeNumber,
 } from "../lib/option-parsers.js";
 import { printLines, printNotice } from "../lib/print.js";
+import { programsOf, type ServiceOptions, serviceModeOption, serviceOption } from "../lib/service-options.js";
 
-interface Options {
+interface Options extends ServiceOptions {
   readonly join?: string;
   readonly broker?: string;
   readonly data?: string;
@@ -57,8 +51,6 @@ interface Options {
   readonly tunnels?: string;
   readonly handlers: readonly string[];
   readonly handlerMemory?: number;
-  readonly service: readonly string[];
-  readonly serviceMode: ServiceMode;
   readonly fuq?: string;
   readonly fuqPoll?: boolean;
   readonly fuqCa?: string;
@@ -125,15 +117,8 @@ export function worker(): Command {
         "task alone",
       parseSize,
     )
-    .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
-    .addOption(
-      new Option(
-        "--service-mode <mode>",
-        "start the program for each request (once), or keep it running and exchange lines or length-prefixed messages",
-      )
-        .choices(SERVICE_MODES)
-        .default("once"),
-    )
+    .addOption(serviceOption())
+    .addOption(serviceModeOption())
     .option(
       "--fuq <url>",
       "work for this fuq foreman: https://PASSWORD@HOST:PORT#CA-FINGERPRINT or @FILE; the password may be in LABORO_FUQ_TOKEN",
@@ -156,7 +141,7 @@ Examples:
 
 async function run(options: Options): Promise<void> {
   const name = options.name ?? hostname();
-  if (!/^[\w.:-]+$/.test(name)) throw badOption("--name", "letters, digits and . : - _", name);
+  if (!/^[\w.:-]+$/.test(name)) throw badInput(`--name: expected letters, digits and . : - _, got ${name}`);
   const dir = options.dir ?? join(dataDirectory(options), "workers", name);
   if (options.dir === undefined) refuseForeignDirectory(dataDirectory(options));
   if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
@@ -165,7 +150,7 @@ async function run(options: Options): Promise<void> {
     return runFuqWorker(options, name, dir);
   }
   const resources = parseResources(options.resource);
-  const programs = programsOf(options.service, options.serviceMode);
+  const programs = programsOf(options);
   // Ready before it has joined: a machine starts without waiting for its broker.
   notifySystemd("looking for the broker");
   const found = await awaitBroker(options);
@@ -323,19 +308,6 @@ function reasonText(why: StopReason, { lifetime = 0, idleTimeout = 0 }: Options)
     ? `its lifetime of ${formatDuration(lifetime)} is over`
     : `it had nothing to do for ${formatDuration(idleTimeout)}`;
 }
-
-function programsOf(given: readonly string[], mode: ServiceMode): Record<string, ServiceProgram> {
-  const programs: Record<string, ServiceProgram> = {};
-  for (const text of given) {
-    const [, name, command] = /^([^\s=]+)=(.*\S.*)$/s.exec(text) ?? [];
-    if (name === undefined || command === undefined) throw badOption("--service", "NAME='COMMAND'", text);
-    programs[name] = { command, mode };
-  }
-  return programs;
-}
-
-const badOption = (option: string, expected: string, got: string): LaboroError =>
-  badInput(`${option}: expected ${expected}, got ${got}`);
 
 /** A worker for a foreman of fuq. */
 async function runFuqWorker(options: Options, name: string, dir: string): Promise<void> {

@@ -121,16 +121,8 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
     read: (row) => ({ type: "OUTPUT", ...readOutput(row.slice(1)) }),
   },
   RELAY,
-  RETRACTED: {
-    number: 5,
-    write: (m) => [5, m.tasks.map(writeRange)],
-    read: (row) => ({ type: "RETRACTED", tasks: rows(row[1], "tasks", readRange) }),
-  },
-  CANCELLED: {
-    number: 6,
-    write: (m) => [6, m.tasks.map(writeRange)],
-    read: (row) => ({ type: "CANCELLED", tasks: rows(row[1], "tasks", readRange) }),
-  },
+  RETRACTED: tasksMessage(5, "RETRACTED"),
+  CANCELLED: tasksMessage(6, "CANCELLED"),
   TASK_PROGRESS: {
     number: 11,
     write: (m) => [11, m.tasks.map(({ job, index, attempt, value }) => [job, index, attempt, value])],
@@ -328,6 +320,18 @@ function secret(value: unknown): string {
 
 function readRef(row: Row): TaskRef {
   return { job: jobId(row[0]), index: count(row[1], "index"), attempt: attemptOf(row[2]) };
+}
+
+/** A message with nothing but ranges of tasks. */
+export function tasksMessage<Type extends string>(
+  number: number,
+  type: Type,
+): MessageCodec<{ readonly type: Type; readonly tasks: readonly AttemptRange[] }> {
+  return {
+    number,
+    write: ({ tasks }) => [number, tasks.map(writeRange)],
+    read: (row) => ({ type, tasks: rows(row[1], "tasks", readRange) }),
+  };
 }
 
 export const writeRange = (range: AttemptRange): Row => [range.job, range.first, range.last, range.attempt];

@@ -31,6 +31,7 @@ import {
   readEnded,
   readRange,
   readTaken,
+  tasksMessage,
   writeEnded,
   writeRange,
   writeTaken,
@@ -115,16 +116,8 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
     write: (m) => [24, m.bytes],
     read: (row) => ({ type: "CREDIT", bytes: count(row[1], "bytes") }),
   },
-  RETRACT: {
-    number: 25,
-    write: (m) => [25, m.tasks.map(writeRange)],
-    read: (row) => ({ type: "RETRACT", tasks: rows(row[1], "tasks", readRange) }),
-  },
-  CANCEL: {
-    number: 26,
-    write: (m) => [26, m.tasks.map(writeRange)],
-    read: (row) => ({ type: "CANCEL", tasks: rows(row[1], "tasks", readRange) }),
-  },
+  RETRACT: tasksMessage(25, "RETRACT"),
+  CANCEL: tasksMessage(26, "CANCEL"),
   DRAIN: { number: 27, write: () => [27], read: () => ({ type: "DRAIN" }) },
   STOP: {
     number: 28,
