@@ -105,7 +105,12 @@ describe("the greeting", () => {
     expect(kinds(worker.start())).toEqual(["begin"]);
   });
 
-  it("comes before any other request; an UPDATE before HELLO can be answered", () => {
+  it("comes before any other request, also STOP(at once); an UPDATE before HELLO can be answered", () => {
+    const stopping: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
+    stopping.start();
+    expect(sent(stopping.request(stop(STOP_AT_ONCE), "stop"))).toEqual([]);
+    stopping.receive(numbered(HELLO, 0));
+    expect(sent(stopping.answer(0, OK))).toEqual(["OK 0", "STOP 3"]);
     const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     foreman.start();
     expect(foreman.request(JOB, "job")).toEqual([]);

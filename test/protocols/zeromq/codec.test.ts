@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { LaboroError } from "../../../src/base/errors.js";
 import {
   encodeCommand,
   encodeGreeting,
@@ -133,7 +134,7 @@ describe("commands", () => {
   it("that are cut are refused", () => {
     const body = makeProperties({ Identity: Buffer.from("me") });
     for (let length = 1; length < body.length; length++) {
-      expect(() => readProperties(body.subarray(0, length))).toThrow();
+      expect(() => readProperties(body.subarray(0, length))).toThrow(LaboroError);
     }
     expect(() => readCommand(Buffer.alloc(0))).toThrow();
     expect(() => readCommand(Buffer.from([9, 65]))).toThrow();
