@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
+import { LaboroError } from "../../src/base/errors.js";
 import { CommitLoop } from "../../src/broker/commit-loop.js";
 import { Decisions } from "../../src/dispatch/index.js";
 import type { Store, TaskRange } from "../../src/model/store.js";
@@ -14,6 +15,11 @@ afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
 });
 
+/** What the store answers to each commit instead of making it. */
+interface Disk {
+  fails?: Promise<never>;
+}
+
 interface Scene {
   readonly loop: CommitLoop;
   readonly taskRange: TaskRange;
@@ -24,7 +30,7 @@ interface Scene {
 }
 
 /** Ten tasks that a worker has. */
-async function scene(urgent: boolean): Promise<Scene> {
+async function scene(urgent: boolean, disk: Disk = {}): Promise<Scene> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-commits-"));
   open.push(() => rmSync(dir, { recursive: true }));
   const store = openSqliteStore({ dir });
@@ -37,14 +43,15 @@ async function scene(urgent: boolean): Promise<Scene> {
     commit: {
       value: (...args: Parameters<Store["commit"]>) => {
         commits.push(args[0].length);
-        return store.commit(...args);
+        return disk.fails ?? store.commit(...args);
       },
     },
   });
   const fail = (cause: unknown): never => {
     throw cause;
   };
-  const ports = { committed: () => new Set<never>(), deliver: () => {}, halted: fail, resumed: () => {}, failed: fail };
+  const halted = disk.fails === undefined ? fail : () => {};
+  const ports = { committed: () => new Set<never>(), deliver: () => {}, halted, resumed: () => {}, failed: fail };
   const loop = new CommitLoop(counting, ports);
   return {
     loop,
@@ -101,5 +108,25 @@ describe("urgent decisions", () => {
     settle(2);
     await loop.flush();
     expect(commits).toEqual([1, 2]);
+  });
+});
+
+describe("while the disk is full", () => {
+  it("what a caller waits for is refused at once, also what came during the commit", async () => {
+    let fail: (cause: LaboroError) => void = () => {};
+    const fails = new Promise<never>((_, reject) => {
+      fail = reject;
+    });
+    const { loop, commits } = await scene(false, { fails });
+    const put = (key: string) => loop.commit({ op: "put", bucket: "a", key, value: "v", version: 0 });
+    const refused: unknown[] = [];
+    put("one").catch((cause: LaboroError) => refused.push(cause.code));
+    await turn();
+    put("two").catch((cause: LaboroError) => refused.push(cause.code));
+    expect(commits).toEqual([1]);
+    fail(new LaboroError("LABORO_DISK_FULL", "no space"));
+    await turn();
+    expect(refused).toEqual(["LABORO_DISK_FULL", "LABORO_DISK_FULL"]);
+    await expect(put("three")).rejects.toMatchObject({ code: "LABORO_DISK_FULL" });
   });
 });

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { StoreClock } from "../../src/broker/delayed-jobs.js";
+import { DelayedJobs, StoreClock } from "../../src/broker/delayed-jobs.js";
+import { request } from "../store/suite/kit.js";
 
 /** Time that passes, and clocks that are set meanwhile. */
 class Machine {
@@ -51,6 +52,22 @@ describe("the clock of delayed jobs", () => {
     expect(clock.current).toBe(machine.sources.wall());
     machine.real += 250;
     expect(clock.steady).toBe(made + 250);
+  });
+
+  it("starts a job after its delay, or at its time, also where the clock was set since the start", async () => {
+    for (const setMs of [-3_600_000, 3_600_000]) {
+      const machine = new Machine();
+      const clock = await StoreClock.open(machine.sources);
+      const delays = new DelayedJobs(undefined as never, clock, undefined as never);
+      machine.wallAhead += setMs;
+      for (const time of [{ delayMs: 60_000 }, { notBefore: machine.sources.wall() + 60_000 }]) {
+        const spec = delays.withTime(request(time));
+        expect(delays.msUntil(spec)).toBe(60_000);
+        machine.real += 59_000;
+        expect(delays.msUntil(spec)).toBe(1_000);
+        machine.real -= 59_000;
+      }
+    }
   });
 
   it("is never ahead of the store's clock, however long that takes to answer", async () => {

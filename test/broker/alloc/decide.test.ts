@@ -483,6 +483,17 @@ describe("failures", () => {
     expect(site.log).toContain("refused: Invalid partition name specified");
   });
 
+  it("are waited for as long where the batch system does not answer either", () => {
+    const site = new Site();
+    site.work(1);
+    site.answer = refuse("refused", "Invalid account");
+    site.pass(10 * MINUTE);
+    const { notBefore } = site.allocator.state;
+    expect(notBefore).toBeGreaterThan(site.now + MINUTE);
+    trouble(site.allocator.state, RULES, site.now, new BatchError("unreachable", "Socket timed out"));
+    expect(site.allocator.state.notBefore).toBe(notBefore);
+  });
+
   it("cancel what is still queued when they pause the allocator", () => {
     const site = new Site({ backlog: 2 });
     site.work(1000);

@@ -232,6 +232,19 @@ describe("the worker table", () => {
     expect((await worker.next())[3]).toBe(id8(2));
   });
 
+  it("is given messages again where it registers before it has answered", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    await worker.next();
+    await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
+    await until("it is out of the table", () => place.listener.server.workers().length === 0);
+    await worker.register("1");
+    await client.send(E, V, TRACKEXEC, id8(2), PING, E);
+    expect((await worker.next())[3]).toBe(id8(2));
+  });
+
   it("refuses slots that are no number, and takes those that end with a zero byte", async () => {
     const place = await openPlace();
     const worker = await greeted(place.url);

@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, w
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Runner, RunnerOptions } from "../../../src/protocols/runexp/runner/index.js";
+import { JobOutput } from "../../../src/protocols/runexp/runner/spool.js";
 import { until } from "../../support/wait.js";
 import { recording } from "./recordings.js";
 import { job, list, manager, newDir, normalized, start as startIn } from "./runner-kit.js";
@@ -115,6 +116,16 @@ describe("a result", () => {
     expect(readFileSync(join(dir, "spool", "refused", aside[0] ?? ""), "utf8")).toMatch(/\n\nno\nRES:done\n$/);
     expect(served.connections).toBe(4);
     expect(served.results.map(({ name }) => name)).toEqual(["b"]);
+  });
+
+  it("whose output cannot be kept is a failure, and says so", () => {
+    const output = new JobOutput(join(dir, "nowhere", "output"));
+    output.push(Buffer.concat([Buffer.alloc(2_000_000, "x"), Buffer.from("\nRES:done\n")]));
+    const outcome = output.outcome({ name: "long", kind: ".sh", content: Buffer.from("echo") }, "");
+    expect(outcome.status).toBe("failure");
+    expect(Buffer.concat([...(outcome.chunks() as Iterable<Buffer>)]).toString()).toContain(
+      "could not be kept: ENOENT",
+    );
   });
 
   it("that an earlier process has left half written is removed", async () => {
