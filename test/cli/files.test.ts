@@ -134,6 +134,12 @@ describe("laboro run --send --return", () => {
       const receiving = new FileReceiver(["file"], dir).receive(client, 1, { index: 0 });
       await expect(receiving, path).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
     }
+    // The digest that follows is of other bytes.
+    const changed = Buffer.concat([encodeHeader({ path: "new", size: 1 }), Buffer.from("x"), Buffer.alloc(32)]);
+    const client = { ask: async () => ({ bytes: changed }) } as unknown as Client;
+    const receiving = new FileReceiver(["new"], dir).receive(client, 1, { index: 0 });
+    await expect(receiving).rejects.toMatchObject({ code: "LABORO_DATA_CORRUPT" });
+    expect(fs.existsSync(join(dir, "new"))).toBe(false);
   });
 });
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
+import { JobId } from "../../src/model/ids.js";
 import type { EndedTask } from "../../src/model/outcome.js";
 import type { ToClient } from "../../src/protocols/laboro/messages.js";
 import { startBroker } from "../../src/server.js";
@@ -84,6 +85,29 @@ it("ends although more tasks are queued than the client may be sent, all of whic
   finish();
   await follow;
   expect(inOrder(indices)).toEqual(upTo(1_000).slice(800));
+});
+
+it("sends every task once, however few the client takes at a time", async () => {
+  const { client, worker, broker } = await openTestBroker();
+  worker({ slots: 4, services: NOTHING });
+  const job = await client.submit({ recipe: CALL_NOTHING, count: 1_100 });
+  await job.wait();
+  const indices: number[] = [];
+  let ended = false;
+  const follow = broker.core.follows.follow({
+    ...{ job: JobId(job.id), has: [], tasks: true, live: false },
+    send: ({ tasks }) => void indices.push(...tasks.map(({ index }) => index)),
+    onEnd: () => {
+      ended = true;
+    },
+  });
+  for (const sent of [1_000, 1_050, 1_100]) {
+    await until(`${sent} are sent`, () => indices.length >= sent || ended);
+    expect(indices).toHaveLength(sent);
+    follow.credit(50);
+  }
+  await until("it has ended", () => ended);
+  expect(inOrder(indices)).toEqual(upTo(1_100));
 });
 
 describe.each(["sockets", "memory"])("a job that is followed over %s", (way) => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Handler } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
+import { REQUEST_INFO, ServiceCall, type ServiceReply } from "../../src/worker/services.js";
 import { atEnd } from "../support/at-end.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { text } from "../support/text.js";
@@ -41,6 +42,16 @@ describe("a handler that never ends", () => {
     worker({ slots: 1, cancelGraceMs: 50, services: { forever, quick: () => "ok" } });
     await expect(client.request("forever", "", { timeoutMs: 50 })).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
     expect(text(await client.request("quick"))).toBe("ok");
+  });
+
+  it("is settled at the end of the first grace, however long a later one is", async () => {
+    const port = { progress: () => {}, log: () => {}, results: () => Promise.reject(new Error("none")) };
+    const reply = await new Promise<ServiceReply>((resolve) => {
+      const call = new ServiceCall("slow", REQUEST_INFO, port, resolve);
+      call.abort(1, new Error("cancelled"));
+      call.abort(60_000, new Error("the worker stops"));
+    });
+    expect(text(reply.body)).toContain("did not end within 1 ms after its abort");
   });
 
   it("does not keep stop() from returning within its grace: the task runs elsewhere, the request is lost", async () => {

@@ -1,8 +1,19 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openWorkerDirectory } from "../../../src/worker/spool/worker-directory.js";
+import { KnownBrokers, openWorkerDirectory } from "../../../src/worker/spool/worker-directory.js";
 import { scratch } from "../../files/scratch.js";
+
+it("the brokers of a group are remembered for the token and the CA that they accept, and no other", () => {
+  const path = join(scratch(), "brokers.json");
+  const [one, two, other] = ["https://one", "https://two", "https://other"] as const;
+  const known = (url: string, token: string, caFingerprint?: string) =>
+    new KnownBrokers(path, [url], { token, caFingerprint });
+  known(one, "t").setGroup([one, two]);
+  expect(known(one, "t").initialUrls).toEqual([one, two]);
+  expect(known(other, "u").initialUrls).toEqual([other]);
+  expect(known(other, "t", "ca").initialUrls).toEqual([other]);
+});
 
 describe("openWorkerDirectory", () => {
   it("makes the directory for its owner only, and the worker keeps its secret, which is not its id", () => {
