@@ -93,3 +93,9 @@ export function errnoOf(cause: unknown): string | undefined {
   if (typeof cause !== "object" || cause === null || !("code" in cause)) return undefined;
   return typeof cause.code === "string" ? cause.code : undefined;
 }
+
+/** Why a file could not be read. */
+export function whyUnreadable(cause: unknown): string {
+  const errno = errnoOf(cause);
+  return errno === "ENOENT" ? "there is no such file" : (errno ?? String(cause));
+}

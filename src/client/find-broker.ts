@@ -8,7 +8,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../base/errors.js";
+import { errnoOf, LaboroError, whyUnreadable } from "../base/errors.js";
 import { refuseForeignDirectory } from "../base/files/private-directory.js";
 import {
   type BrokerAccess,
@@ -64,7 +64,7 @@ function fromText(text: string, source: string): BrokerAccess {
     return parseJoinUrls(readFileSync(file, "utf8"), `${source}: ${file}`);
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
-    throw badAccess(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badAccess(source, `names the file ${file}, which cannot be read: ${whyUnreadable(cause)}`, cause);
   }
 }
 

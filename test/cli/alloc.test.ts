@@ -116,8 +116,11 @@ rm -rf "$dir"; exit $code' short.1 "$laboro_start" "$@"
 const BAD: readonly (readonly [readonly string[], string])[] = [
   [["add"], "expected slurm and a name, such as laboro alloc add slurm short"],
   [["add", "pbs", "short"], "expected slurm and a name"],
-  [["add", "slurm", "short", "--time-limit", "1h"], "--max-workers: how many workers at a time?"],
-  [["add", "slurm", "short", "--max-workers", "1"], "--time-limit: of each allocation?"],
+  [
+    ["add", "slurm", "short", "--time-limit", "1h"],
+    "--max-workers is missing: at most how many workers at a time, such as",
+  ],
+  [["add", "slurm", "short", "--max-workers", "1"], "--time-limit is missing: how long each allocation lasts, such as"],
   [
     ["add", "slurm", "a.b", "--max-workers", "1", "--time-limit", "1h"],
     "a name of letters, digits, _ and -, such as short",

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { freePort } from "../support/free-port.js";
@@ -72,6 +73,25 @@ describe("laboro serve", () => {
     const piped = serve(site, "--listen", "127.0.0.1:0");
     await piped.says("client.url");
     expect(piped.said).not.toContain(new URL(url).username);
+  });
+
+  it("names the peer of a fault on a terminal, as its log does elsewhere", async () => {
+    const site = newSite();
+    const port = await freePort();
+    const options = ["--data", site.data, "--listen", "127.0.0.1:0", "--protocol", `fuq=127.0.0.1:${port}`];
+    const words = [process.execPath, LABORO, "serve", ...options];
+    const terminal = spawn("script", ["-qec", words.map((word) => `'${word}'`).join(" "), "/dev/null"]);
+    let shown = "";
+    terminal.stdout.setEncoding("utf8").on("data", (text: string) => (shown += text));
+    await until("it listens", () => shown.includes("client.url"));
+    connect(port, "127.0.0.1")
+      .end("GET / HTTP/1.1\r\n\r\n".repeat(8))
+      .on("error", () => {});
+    await until("the fault is shown", () => shown.includes("laboro: 127.0.0.1, listener fuq: fuq: "));
+    const ended = new Promise((resolve) => terminal.once("close", resolve));
+    // Ctrl-C
+    terminal.stdin.write("\x03");
+    await ended;
   });
 
   it("opened to other machines speaks TLS, and its join URL holds the fingerprint", async () => {

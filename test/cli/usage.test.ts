@@ -17,6 +17,19 @@ describe("a mistake in the command", () => {
     `);
   });
 
+  it("in the verb names the verb for a word of another program, or the list of verbs", async () => {
+    const meant = async (...words: string[]): Promise<string> =>
+      (await laboro(words)).stderr.split("\n").slice(1, -1).join("\n");
+    expect(await meant("squeue")).toBe("  (Did you mean status?)");
+    expect(await meant("list")).toBe("  (Did you mean status?)");
+    expect(await meant("job", "list")).toBe("  (Did you mean status?)");
+    expect(await meant("server", "start")).toBe("  (Did you mean serve?)");
+    expect(await meant("version")).toBe("  (Did you mean --version?)");
+    expect(await meant("cancle", "1")).toBe("  (Did you mean cancel?)");
+    expect(await meant("xyzzy")).toBe("  (laboro --help lists the verbs)");
+    expect(await meant("ssh")).toBe("  (laboro ssh --help has examples)");
+  });
+
   it("in an option is exit code 2 and comes with a suggestion", async () => {
     expect(await laboro(["status", "--jsno"])).toMatchInlineSnapshot(`
       {
@@ -45,7 +58,8 @@ describe("a mistake in the command", () => {
       "laboro: option '--state <states>' argument 'runing' is invalid. no state "runing"; did you mean running? (LABORO_BAD_INPUT)
       laboro: option '--timeout <duration>' argument 'soon' is invalid. expected a duration such as 90 or 90s (seconds), 5m, 1h30m or 01:30:00, got soon (LABORO_BAD_INPUT)
       laboro: selector "4-1": expected the smaller number first, 1-4 (LABORO_BAD_INPUT)
-      laboro: missing required argument 'selector' (LABORO_BAD_INPUT)
+      laboro: missing required argument 'selector': a job, such as last or 7; laboro status lists them (LABORO_BAD_INPUT)
+        (laboro cancel --help has examples)
       laboro: option '--stream <stream>' argument 'both' is invalid. Allowed choices are stdout, stderr. (LABORO_BAD_INPUT)
       laboro: option '--failed' cannot be used with option '--all' (LABORO_BAD_INPUT)
       laboro: clean takes a selector or options, not both (LABORO_BAD_INPUT)

@@ -43,6 +43,15 @@ describe("laboro wait", () => {
     expect(stdout.split("\r").at(-1)).toContain("[Kjob 1 succeeded: 3 succeeded");
   });
 
+  it("leaves no bar on a terminal below the result of a job that has ended", async () => {
+    const setup = await openCliBroker();
+    setup.worker();
+    const job = await setup.client.submit({ recipe: TRUE });
+    await job.wait();
+    const { code, stdout } = await setup.laboro(["wait", "last"], { columns: 100 });
+    expect([code, stdout.split("job 1 succeeded")[1]]).toEqual([0, expect.not.stringMatching(/[█#]/)]);
+  });
+
   it("exits 1 when some have failed, and says which, up to ten", async () => {
     const setup = await openCliBroker();
     setup.worker({ name: "w1", slots: 1 });
@@ -80,7 +89,7 @@ describe("laboro wait", () => {
   it("for all waits for none where none is open", async () => {
     const setup = await openCliBroker();
     const said = await setup.laboro(["wait", "all"]);
-    expect(said).toEqual({ code: 0, stdout: "", stderr: "laboro: there is no open job to wait for\n" });
+    expect(said).toEqual({ code: 0, stdout: "", stderr: "laboro: nothing to wait for: all jobs have ended\n" });
   });
 
   it("gives up at its timeout", async () => {

@@ -89,7 +89,7 @@ describe("the broker is found", () => {
     writeFileSync(file, "http://infile@127.0.0.1:1\n");
     expect(findBroker({ broker: `@${file}`, env }).token).toBe("infile");
     expect(findBroker({ env: { LABORO_BROKER: `@${file}` } }).token).toBe("infile");
-    expect(() => findBroker({ broker: "@/nowhere/at/all", env })).toThrow(/cannot be read: ENOENT/);
+    expect(() => findBroker({ broker: "@/nowhere/at/all", env })).toThrow(/cannot be read: there is no such file/);
   });
 
   it("with the CA of access.json, in a field of its own or in the URL", () => {

@@ -84,10 +84,14 @@ export async function openBroker(choice: BrokerChoice): Promise<BrokerConnection
   }
 }
 
-/** Connects to a running broker only: the submitted work outlives this process. */
-export async function openRunningBroker(choice: BrokerChoice): Promise<BrokerConnection> {
+/** Connects to a running broker only: without workers the data of earlier runs is of no use to the verb. */
+export const openRunningBroker = (choice: BrokerChoice): Promise<BrokerConnection> =>
+  connectRunning(choice.local === true ? { data: localDataOf(choice) } : choice);
+
+/** The same for a submission, which outlives this process: `laboro run` does without a broker. */
+export async function openBrokerForJob(choice: BrokerChoice): Promise<BrokerConnection> {
   try {
-    return await connectRunning(choice.local === true ? { data: localDataOf(choice) } : choice);
+    return await openRunningBroker(choice);
   } catch (cause) {
     if (!isUnreachable(cause)) throw cause;
     const why = isConfigured(choice) ? cause.message : "no broker is configured, so this job would never run";

@@ -12,7 +12,9 @@ import { printNotice } from "./print.js";
 export const logger = (): Log =>
   process.stderr.isTTY ? lines : pino({ base: null }, pino.destination({ dest: 2, sync: true }));
 
-const line = (_fields: object, text: string): void => printNotice(text);
+/** The fault of a peer means nothing without its address. */
+const line = (fields: { readonly peer?: string; readonly listener?: string }, text: string): void =>
+  printNotice(fields.peer === undefined ? text : `${fields.peer}, listener ${fields.listener}: ${text}`);
 const lines: Log = { info: line, warn: line, error: line };
 
 /**

@@ -33,7 +33,7 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
     // So that `run` can pass options through to the command that it runs.
     .enablePositionalOptions()
     .showHelpAfterError(false)
-    .configureOutput({ outputError: (text, write) => write(usageText(text)) })
+    .configureOutput({ outputError: (text, write) => write(usageText(withHint(text, loaded[0]))) })
     .addHelpText("after", "\nlaboro VERB --help describes a verb, with examples.");
   const verbs = VERBS.filter(({ name }) => name === loaded[0]);
   if (verbs.length === 0) program.version(packageVersion(), "-V, --version", "print the version");
@@ -59,6 +59,36 @@ function withVerb(given: readonly string[]): string[] {
   if (verb === undefined) return ["status", ...leading];
   if (own.has(verb)) return [verb, ...rest];
   return verb.startsWith("-") ? ["status", ...leading, verb, ...rest] : [verb, ...leading, ...rest];
+}
+
+/** Words of other programs, and the verbs for them. */
+const VERB_FOR: Readonly<Record<string, string>> = {
+  "job jobs list ls ps queue squeue info show": "status",
+  "task sacct": "tasks",
+  "log cat output tail": "logs",
+  "parallel srun start": "run",
+  "sbatch add": "submit",
+  "scancel kill abort": "cancel",
+  "rm delete remove forget prune": "clean",
+  "retry restart requeue": "rerun",
+  "server broker daemon": "serve",
+  "node nodes hosts sinfo": "workers",
+  "cron crontab scrontab": "schedule",
+  "dashboard web ui": "open",
+  version: "--version",
+};
+
+/** Completes commander's message about an unknown verb or a missing argument. */
+function withHint(text: string, verb: string | undefined): string {
+  const message = text.trimEnd();
+  if (message.startsWith(`error: unknown command '${verb}'`)) {
+    const meant = Object.entries(VERB_FOR).find(([words]) => words.split(" ").includes(verb ?? ""))?.[1];
+    if (meant !== undefined) return `error: unknown command '${verb}'\n(Did you mean ${meant}?)`;
+    return message.includes("\n") ? message : `${message}\n(laboro --help lists the verbs)`;
+  }
+  if (!message.startsWith("error: missing required argument")) return text;
+  const meaning = message.endsWith("'selector'") ? ": a job, such as last or 7; laboro status lists them" : "";
+  return `${message}${meaning}\n(laboro ${verb} --help has examples)`;
 }
 
 /** Not copyInheritedSettings: that would also override the verb's own settings for its arguments. */

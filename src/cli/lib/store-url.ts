@@ -6,7 +6,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { badInput, errnoOf, type LaboroError } from "../../base/errors.js";
+import { badInput, type LaboroError, whyUnreadable } from "../../base/errors.js";
 
 const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
 
@@ -35,7 +35,7 @@ function read(text: string, source: string): string {
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw badStoreUrl(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`);
+    throw badStoreUrl(source, `names the file ${file}, which cannot be read: ${whyUnreadable(cause)}`);
   }
 }
 

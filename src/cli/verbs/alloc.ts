@@ -96,8 +96,10 @@ function addition([manager, name, ...args]: readonly string[], options: Options)
     throw badInput(`laboro alloc add: expected slurm and a name, such as laboro alloc add slurm short, got ${manager}`);
   if (name === undefined) throw badInput("which name? laboro alloc add slurm NAME, such as short");
   const { maxWorkers, timeLimit, backlog, idleTimeout, slots, nodes, pool, before, forward, dir } = options;
-  if (maxWorkers === undefined) throw badInput("--max-workers: how many workers at a time? Such as --max-workers 20");
-  if (timeLimit === undefined) throw badInput("--time-limit: of each allocation? Such as --time-limit 1h");
+  if (maxWorkers === undefined)
+    throw badInput("--max-workers is missing: at most how many workers at a time, such as --max-workers 20");
+  if (timeLimit === undefined)
+    throw badInput("--time-limit is missing: how long each allocation lasts, such as --time-limit 1h");
   const input = allocatorInput.read(
     {
       ...{ manager, maxWorkers, backlog, timeLimitMs: timeLimit, idleTimeoutMs: idleTimeout, slots, nodes, pool },
@@ -144,7 +146,13 @@ const ACTS: Readonly<Record<Exclude<Action, "list" | "add">, Act>> = {
   remove: async (client, name, options) => {
     await client.allocators.remove(name, { cancelRunning: options.cancelRunning === true });
     if (options.json === true) printJson({});
-    else printLines(`allocator ${name} is removed; what it has in the queue is cancelled`);
+    else
+      printLines(
+        `allocator ${name} is removed; ` +
+          (options.cancelRunning === true
+            ? "all its allocations are cancelled"
+            : "what it has in the queue is cancelled"),
+      );
   },
 };
 

@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { Command } from "commander";
-import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf, LaboroError, whyUnreadable } from "../../base/errors.js";
 import { DECODERS, type DecodedMessage, type Decoder } from "../../protocols/decoders.js";
 import { EXIT } from "../lib/failures.js";
 import { printJson, printLines } from "../lib/print.js";
@@ -64,10 +64,8 @@ async function run(
       print(direction, decoder.push(direction, frames));
     }
   } catch (cause) {
-    const errno = errnoOf(cause);
-    if (cause instanceof LaboroError || errno === undefined) throw cause;
-    const why = errno === "ENOENT" ? "there is no such file" : errno;
-    throw badInput(`cannot read ${file}: ${why}`, cause);
+    if (cause instanceof LaboroError || errnoOf(cause) === undefined) throw cause;
+    throw badInput(`cannot read ${file}: ${whyUnreadable(cause)}`, cause);
   }
   print("", decoder.end());
   if (json) printJson(all);

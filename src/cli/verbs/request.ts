@@ -2,7 +2,8 @@
 import { buffer } from "node:stream/consumers";
 import { Command, Option } from "commander";
 import { LaboroError } from "../../base/errors.js";
-import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import type { Client } from "../../client/client.js";
+import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { parseDuration } from "../lib/option-parsers.js";
 import { openOutput } from "../lib/print.js";
 
@@ -37,7 +38,7 @@ export function request(): Command {
 async function run(service: string, body: string | undefined, options: Options): Promise<void> {
   const { timeout: timeoutMs, retry = false, pool } = options;
   const bytes = body === "-" ? await buffer(process.stdin) : Buffer.from(body ?? "");
-  await withBroker(options, async (client) => {
+  const ask = async (client: Client): Promise<void> => {
     const answer = await client
       .request(service, bytes, { timeoutMs, retry, ...(pool && { pool }) })
       .catch((cause: unknown) => {
@@ -48,5 +49,6 @@ async function run(service: string, body: string | undefined, options: Options):
     openOutput(process.stdout)(answer);
     // Otherwise the shell prompt would follow on the same line.
     if (process.stdout.isTTY && answer.length > 0 && answer.at(-1) !== 0x0a) process.stdout.write("\n");
-  });
+  };
+  await withBroker(options, ask, openRunningBroker);
 }

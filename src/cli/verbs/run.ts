@@ -5,9 +5,11 @@ import { resolve } from "node:path";
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { innerDataDir, localData } from "../../base/files/local-data.js";
+import { pluralize } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import { ACCESS_FILE, dataDirectory, findBroker } from "../../client/find-broker.js";
 import { type Job, NO_OUTPUT_CAP } from "../../model/job.js";
+import { DEFAULT_POOL } from "../../model/recipe.js";
 import type { BrokerAccess } from "../../protocols/laboro/broker-address.js";
 import { ThreadCalls } from "../../store/sqlite/thread-calls.js";
 import { ResultFiles, unfinishedJobs } from "../lib/batch/batch-files.js";
@@ -31,6 +33,7 @@ import { collect, type PerCores, parseDuration, parsePerCores, parseSize, textLi
 import { printLines, printNotice } from "../lib/print.js";
 import type { RunMachines } from "../lib/ssh/run-machines.js";
 import { addAfterOption, dependenciesOf } from "../lib/submission/after.js";
+import { ParallelCommand } from "../lib/submission/option-hints.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -38,7 +41,7 @@ import {
   type SubmissionOptions,
 } from "../lib/submission/options.js";
 import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/output-files.js";
-import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
+import { addParallelOptions } from "../lib/submission/parallel-options.js";
 
 interface Options extends SubmissionOptions, FileOptions, BrokerChoice {
   readonly after: readonly string[];
@@ -314,9 +317,16 @@ function localBroker(options: RunOptions, data: LocalRunData): RunBroker {
       `--tag ${tag} is for workers with that tag, and without a broker there are none; ` +
         "to put the entry before each line of output: --tag-output",
     );
+  if (options.pool !== undefined && options.pool !== DEFAULT_POOL)
+    throw badInput(`--pool ${options.pool} is for workers of that pool, and without a broker there are none`);
   const { machines } = options;
   const here = machines === undefined ? { slots: jobsOf(options, availableParallelism()) } : machines.hosts.local;
   const slots = here === undefined ? 0 : here.slots || availableParallelism();
+  if (machines === undefined && (options.slots ?? 1) > slots)
+    throw badInput(
+      `--slots ${options.slots}: the worker of this run has ${pluralize(slots, "slot")}; ` +
+        `--jobs ${options.slots} gives it as many`,
+    );
   const foundOpen: Job[] = [];
   let local: LocalBroker | undefined;
   ThreadCalls.startEarly();

@@ -9,13 +9,14 @@ import { MISSED, OVERLAPS, type ScheduleTimes, scheduleName } from "../../model/
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
+import { ParallelCommand } from "../lib/submission/option-hints.js";
 import {
   addSubmissionOptions,
   makeSubmission,
   type ParsedSubmission,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
-import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
+import { addParallelOptions } from "../lib/submission/parallel-options.js";
 import { type Column, printList } from "../lib/terminal/table.js";
 
 const ACTIONS = ["list", "show", "add", "edit", "pause", "resume", "run", "remove"] as const;

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { submitWithFiles } from "../../client/task-files.js";
-import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, openBrokerForJob, withBroker } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import { textLike } from "../lib/option-parsers.js";
 import { printJson, printLines, printNotice } from "../lib/print.js";
@@ -11,6 +11,7 @@ import { parseJobSelector, selectJob } from "../lib/select-jobs.js";
 import { addAfterOption, dependenciesOf, dependencyKind } from "../lib/submission/after.js";
 import { makeAppend } from "../lib/submission/entries.js";
 import { overridesOf, readJobFile } from "../lib/submission/job-file.js";
+import { ParallelCommand } from "../lib/submission/option-hints.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -18,7 +19,7 @@ import {
   type SubmissionOptions,
 } from "../lib/submission/options.js";
 import { addFileOptions, type FileOptions, withFiles } from "../lib/submission/output-files.js";
-import { addParallelOptions, ParallelCommand } from "../lib/submission/parallel-options.js";
+import { addParallelOptions } from "../lib/submission/parallel-options.js";
 import { addDelayAndKeyOptions } from "../lib/submission/time-options.js";
 
 interface Options extends SubmissionOptions, FileOptions, BrokerChoice {
@@ -68,7 +69,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   if (options.file !== undefined) {
     const { file, hold, json, broker, data, local, verbose, ...submission } = options;
     const tasks = readJobFile(options.file, overridesOf(submission));
-    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true), openRunningBroker);
+    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true), openBrokerForJob);
     return;
   }
   const open = options.open === true ? { open: true } : {};
@@ -97,7 +98,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
       if (options.json === true) printJson({ job: id, ...(existed ? { existed } : {}) });
       else printLines(String(id));
     },
-    openRunningBroker,
+    openBrokerForJob,
   );
 }
 
@@ -125,7 +126,7 @@ async function appendTasks(words: readonly string[], options: Options, text: str
       if (options.json === true) printJson({ job: id, first, count });
       else printLines(String(id));
     },
-    openRunningBroker,
+    openBrokerForJob,
   );
 }
 

@@ -38,7 +38,7 @@ async function run(text: string, options: Options): Promise<void> {
   const selector = parseJobSelector(text);
   await withBroker(options, async (client) => {
     const jobs = await selectJobs(client, selector, selector.kind === "all" ? { state: OPEN_STATES } : {});
-    if (jobs.length === 0) printNotice("there is no open job to wait for");
+    if (jobs.length === 0) printNotice("nothing to wait for: all jobs have ended");
     for (const { id, open } of jobs)
       if (open === true) printNotice(`job ${id} takes more tasks: it ends after laboro close ${id}`);
     await waitForAll(client, jobs, options.timeout);
@@ -89,6 +89,8 @@ async function showProgress(client: Client, jobs: readonly JobView[], signal: Ab
   let counts = sumOf(jobs);
   const total = jobs.reduce((sum, { count }) => sum + count, 0);
   const usages = await Promise.all(jobs.map(({ id }) => client.ask("usage", { job: id }).catch(() => undefined)));
+  // All may have ended meanwhile: a bar that begins now would stay on the screen.
+  if (signal.aborted) return;
   const starts = usages.flatMap((usage) => (usage === undefined || usage.firstStart === 0 ? [] : [usage.firstStart]));
   const since = starts.length === 0 ? undefined : Math.min(...starts);
   const progress = new ProgressBar(process.stderr, total, since === undefined ? endedOf(counts) : 0, since);

@@ -16,6 +16,13 @@ describe("after a run, in the same directory", () => {
     expect((await laboro("wait", "last")).code).toBe(1);
   });
 
+  it("request does not wait for a worker, because there is no broker that one could join", async () => {
+    const { run, laboro } = openPlace();
+    await run("true");
+    const { code, stderr } = await laboro("request", "shout", "hello", "--timeout", "1h");
+    expect([code, stderr]).toEqual([3, expect.stringContaining("start one with laboro serve, or name one with")]);
+  });
+
   it("run --after last, a name or any:NAME waits for what it left", async () => {
     const { run, laboro, lines } = openPlace();
     const after = (job: string, ...more: string[]) => run("--after", job, `echo after ${job} >> steps`, ...more);

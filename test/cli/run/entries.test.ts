@@ -153,6 +153,25 @@ describe("an option of sbatch", () => {
     expect((await run("--cpus-per-task", "4", "true")).stderr).toContain("use --slots N");
     expect((await run("--array", "1-9%2", "true")).stderr).toContain("use --max-running N");
   });
+
+  it("comes before one of GNU parallel with the same letter at submit, not at run", async () => {
+    const { run, laboro } = openPlace();
+    const submitted = async (...words: string[]) => (await laboro("submit", ...words, "true")).stderr;
+    for (const [option, remedy] of [
+      ["-Jsweep", "use --name NAME"],
+      ["-t10", "use --time-limit"],
+      ["-p", "use --pool NAME"],
+      ["-a1-9", "use --array NUMBERS"],
+      ["-o", "use --output PATH"],
+      ["-c4", "use --slots N"],
+      ["--wrap=true", "give the line as one word"],
+      ["--ntasks=4", "a task is one process"],
+      ["--qos", "laboro has nothing like it"],
+    ] as const)
+      expect(await submitted(option)).toContain(`unknown option '${option}'; ${remedy}`);
+    expect((await run("-t", "true")).stderr).toContain("-t is an option of GNU parallel; use --dry-run");
+    expect((await run("-c4", "true")).stderr).toContain("use --slots N");
+  });
 });
 
 describe("an option of GNU parallel", () => {

@@ -207,8 +207,20 @@ describe("laboro run, interrupted", () => {
 
   it("says what is different when it goes on with other options", async () => {
     const place = openPlace();
-    const first = place.begin(["run", "--slots", "50", "echo {}", ":::", "1", "2"]);
-    await until("it says why nothing runs", () => first.output().includes("nothing runs yet: it needs 50 slots"));
+    const first = place.begin([
+      "run",
+      "--jobs",
+      "50",
+      "--slots",
+      "50",
+      "--resource",
+      "gpu=50",
+      "echo {}",
+      ":::",
+      "1",
+      "2",
+    ]);
+    await until("it says why nothing runs", () => first.output().includes("nothing runs yet: it needs 50 gpu"));
     first.child.kill("SIGKILL");
     await first.said;
     const second = place.begin(["run", "echo {}", ":::", "1", "2"]);

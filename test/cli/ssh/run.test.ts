@@ -107,12 +107,14 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro run --ssh${NO_SSHD === undefined 
         .sort(),
     ).toEqual([
       expect.stringMatching(/bare is not used: it has no Node 20 or newer; install one there, or .* --archive/),
-      expect.stringMatching(/changed is not used: its host key has changed/),
+      expect.stringMatching(
+        /changed is not used: its host key has changed; if that is right: ssh-keygen -R changed \(/,
+      ),
       expect.stringMatching(/closed is not used: its sshd does not forward a Unix socket/),
       expect.stringMatching(/dead is not used: nothing listens there/),
       expect.stringMatching(/no-such-host.invalid is not used: this host name is not known/),
       expect.stringMatching(/refused is not used: it refuses the login/),
-      expect.stringMatching(/stranger is not used: its host key is not known/),
+      expect.stringMatching(/stranger is not used: its host key is not known; accept it once: ssh .*stranger \(/),
     ]);
   });
 
@@ -137,7 +139,7 @@ describe.skipIf(NO_SSHD !== undefined)(`laboro run --ssh${NO_SSHD === undefined 
       ["a b", /--ssh: expected/],
       ["one/0", /--ssh: expected/],
       ["one,one/2", /one is named twice/],
-      ["@/no/such/file", /the file \/no\/such\/file cannot be read: ENOENT/],
+      ["@/no/such/file", /the file \/no\/such\/file cannot be read: there is no such file/],
     ] as const) {
       const said = await open().run(`--ssh=${hosts}`, "echo {}", ":::", "a");
       expect([said.code, said.stderr]).toEqual([2, expect.stringMatching(why)]);

@@ -14,7 +14,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, LaboroError, whyUnreadable } from "../../../base/errors.js";
 
 export interface SshHost {
   /** As it was named, without slots. */
@@ -61,7 +61,7 @@ function namesIn(name: string, what: string): string[] {
   try {
     text = readFileSync(file, "utf8");
   } catch (cause) {
-    throw badInput(`${what}: the file ${file} cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badInput(`${what}: the file ${file} cannot be read: ${whyUnreadable(cause)}`, cause);
   }
   const lines = text.split("\n").map((line) => line.replace(/#.*/, "").trim());
   const names = lines.filter((line) => line !== "");
@@ -154,7 +154,7 @@ export class SshConnection {
         this.#onOutput();
       };
       this.#child.once("error", (cause) => end(sshFailed(`${file} cannot be started: ${cause.message}`)));
-      this.#child.once("close", (code) => end(whyEnded(this.#errors, code)));
+      this.#child.once("close", (code) => end(whyEnded(this.#errors, code, this.host)));
     });
   }
 
@@ -268,9 +268,10 @@ export const sshFailed = (text: string): LaboroError => new LaboroError("LABORO_
 const isDropped = (errors: string): boolean =>
   /kex_exchange_identification|Connection (?:closed|reset) by|banner exchange/.test(errors);
 
+/** SSH stands for the command that logs in to the machine, HOST for its name. */
 const REASONS: readonly (readonly [RegExp, string])[] = [
   [/IDENTIFICATION HAS CHANGED/, "its host key has changed; if that is right: ssh-keygen -R HOST"],
-  [/Host key verification failed|No \S+ host key is known/, "its host key is not known; accept it once: ssh HOST"],
+  [/Host key verification failed|No \S+ host key is known/, "its host key is not known; accept it once: SSH"],
   [/Permission denied/, "it refuses the login; ssh-copy-id HOST, or ssh-add, lets laboro in without a password"],
   [/Could not resolve hostname|Name or service not known/, "this host name is not known"],
   [/Connection refused/, "nothing listens there (connection refused)"],
@@ -278,10 +279,18 @@ const REASONS: readonly (readonly [RegExp, string])[] = [
   [/No route to host|Network is unreachable/, "there is no route to it"],
 ];
 
-function whyEnded(errors: string, code: number | null): LaboroError {
+function whyEnded(errors: string, code: number | null, { destination, port }: SshHost): LaboroError {
   const known = REASONS.find(([pattern]) => pattern.test(errors));
   const last = lastLine(errors);
-  if (known !== undefined) return sshFailed(`${known[1]}${last === "" ? "" : ` (${last})`}`);
+  if (known !== undefined) {
+    const option = port === undefined ? "" : `-p ${port} `;
+    const host = destination.replace(/^.*@/, "");
+    const reason = known[1]
+      .replace("SSH", () => `${sshCommand().join(" ")} ${option}${destination}`)
+      .replace("ssh-copy-id HOST", () => `ssh-copy-id ${option}${destination}`)
+      .replace("HOST", () => (port === undefined ? host : `'[${host}]:${port}'`));
+    return sshFailed(`${reason}${last === "" ? "" : ` (${last})`}`);
+  }
   return sshFailed(last === "" ? `the connection ended (ssh exited with ${code ?? "a signal"})` : last);
 }
 

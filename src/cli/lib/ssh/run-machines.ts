@@ -1,7 +1,7 @@
 /** The machines of `laboro run --ssh`: workers that are started when the broker is there, and end with the run. */
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
-import { badInput } from "../../../base/errors.js";
+import { badInput, whyUnreadable } from "../../../base/errors.js";
 import { pluralize } from "../../../base/format.js";
 import { storedOrNewTokens } from "../../../broker/access/tokens.js";
 import { ACCESS_FILE } from "../../../client/find-broker.js";
@@ -24,7 +24,7 @@ export function checkArchive(archive: string | undefined): { readonly archive?: 
     const magic = readFileSync(archive).subarray(0, 2).toString("hex");
     if (magic === "1f8b") return { archive };
   } catch (cause) {
-    throw badInput(`--archive: ${archive} cannot be read: ${String(cause)}`, cause);
+    throw badInput(`--archive: ${archive} cannot be read: ${whyUnreadable(cause)}`, cause);
   }
   throw badInput(`--archive: expected laboro-VERSION-linux-x64.tar.gz of npm run package, got ${archive}`);
 }

@@ -12,7 +12,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { isatty } from "node:tty";
 import { InvalidArgumentError } from "commander";
-import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, LaboroError, whyUnreadable } from "../../../base/errors.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import { rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
@@ -238,9 +238,7 @@ export function readInput(file: string, option: string): Buffer {
   try {
     return readFileSync(file === "-" ? 0 : file);
   } catch (cause) {
-    const why =
-      errnoOf(cause) === "ENOENT" ? "there is no such file" : cause instanceof Error ? cause.message : String(cause);
-    throw badInput(`cannot read ${option} ${file}: ${why}`, cause);
+    throw badInput(`cannot read ${option} ${file}: ${whyUnreadable(cause)}`, cause);
   }
 }
 

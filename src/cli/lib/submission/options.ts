@@ -41,7 +41,7 @@ import {
   type ParallelOptions,
   takeHeader,
 } from "./parallel-options.js";
-import { jobName, recipeOf } from "./recipe-options.js";
+import { jobName, noCommand, recipeOf } from "./recipe-options.js";
 import { addRetryAndKeepOptions, type TimeOptions, timesOf } from "./time-options.js";
 
 /** A submission as the command line makes it: with bytes, not their JSON form. */
@@ -281,7 +281,7 @@ function missingEntries(
 
 const noEntries = (placeholder: string | undefined): LaboroError =>
   placeholder === undefined
-    ? badInput("there is no command to run")
+    ? noCommand()
     : badInput(
         `${placeholder} ${placeholder.startsWith("{") ? "stands for an entry" : "is for a list"}, and there is no list of entries; ` +
           "give one with ::: a b c, :::: FILE, --each-line FILE, --array 1-9, or through a pipe",

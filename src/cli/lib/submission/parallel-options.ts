@@ -1,9 +1,6 @@
-/**
- * Options of GNU parallel. For options of parallel, sbatch and hq that laboro lacks or names differently, the error
- * says what to use instead.
- */
+/** Options of GNU parallel that laboro has. */
 import { basename } from "node:path";
-import { Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../../base/errors.js";
 import type { Counters, HaltRule } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
@@ -297,98 +294,4 @@ function inOrder(entries: readonly Bytes[], shuffled: boolean): readonly Bytes[]
     [left[at], left[other]] = [left[other] as Bytes, left[at] as Bytes];
   }
   return left;
-}
-
-const NO_MATCH = "laboro has nothing like it; docs/guide/gnu-parallel.md lists what it has";
-
-const HINTS: Readonly<Record<string, string>> = {
-  "-a, --arg-file": "use --each-line FILE, or :::: FILE after the command",
-  "-P, --max-procs": "use --jobs N",
-  "-m, --xargs": "use -X, which gives each task as many values as fit; -X -j 1 fills each line",
-  "-I, -i, --replace": "the placeholder is always {}",
-  "-q, --quote": "give the command as several words: then there is no shell",
-  "--no-run-if-empty": "leave it out: an empty list is always nothing to do",
-  "--sshlogin, --sshloginfile, --slf": "use --ssh HOST,USER@HOST:PORT/SLOTS; --ssh @FILE reads them from a file",
-  "--controlmaster, --onall, --nonall": "--ssh names the machines; see docs/guide/ssh.md",
-  "-u, --ungroup, --lb, --line-buffer, --linebuffer, --ll, --latest-line, --latestline":
-    "use laboro run --line-buffer, or laboro logs -f JOB",
-  "-v, -t, --verbose": "use --dry-run to see the commands, --joblog FILE to keep them",
-  "--bar, --eta, --progress": "leave it out: a terminal always shows progress",
-  "--block, --pipe, --pipepart, --pipe-part, --spreadstdin, --recstart, --recend, --round-robin, --roundrobin, --tee, --cat, --fifo":
-    "laboro does not split input: split it into files, and give the files as entries",
-  "--citation, --will-cite, --wc, --bibtex, --no-notice": "leave it out: laboro prints no such notice",
-  "--csv": "use --colsep , which reads no quotes; or make a JSON array, for --from-json",
-  "--delay": "on submit: laboro limit set NAME --rate 1/2s, and --limit NAME",
-  "-j, --jobs": "on submit: --max-running N; the slots are the workers', see laboro worker --slots",
-  "--joblog": "on submit: laboro tasks JOB --json, once it has ended",
-  "--load, --memfree": "on submit: the workers have them, as laboro worker --max-load and --min-memory",
-  "--dryrun, --dr": "use --dry-run",
-  "--files, --res": "use --results DIR, or laboro logs JOB.TASK",
-  "-k, --keep-order, --no-keep-order, --results, --tag-output": "on submit: laboro logs JOB, which is in order",
-  "--group-by": "group the list before, with one line per group; -n N gives each task N values",
-  "--skip-first-line": "use tail -n +2 FILE | laboro run, or --header : which reads names from it",
-  "--tmux, --tmuxpane": "use laboro logs -f JOB, or laboro run --line-buffer",
-  "--group, --silent": "leave it out: output is grouped by task",
-  "--halt-on-error": "use --halt",
-  "--keeporder": "use --keep-order",
-  "--link, --xapply": "use :::+ between the lists",
-  "--noswap, --memsuspend": "use --memfree SIZE, and --load N: no task starts meanwhile",
-  "--plus, --rpl": "laboro has {} {.} {/} {//} {/.} {#} {%} and {1} {2}; the shell does the rest",
-  "--resume, --resume-failed, --retry-failed":
-    "the same command resumes by itself; laboro rerun last --failed runs failed tasks again",
-  "--semaphore, --sem, --fg, --bg": "use laboro limit set NAME --running N, and laboro submit --limit NAME",
-  "--shebang, --hashbang": "use --script FILE",
-  "--tagstring, --ctag, --ctagstring": "use --tag-output, which puts the entry before each line",
-  "--termseq": "Ctrl-C lets running tasks end; the second one stops them",
-  "--sqlandworker, --sqlmaster, --sqlworker": "use laboro serve and laboro worker",
-  "--sshdelay": "leave it out: at most six machines log in at the same time",
-  "--record-env": "use --env NAME for each variable",
-  "--rsync-opts": "leave it out: --send and --return need no rsync",
-  "--trim": "trim the list before: sed 's/^ *//'",
-  "--wd, --workdir": "use --dir DIR",
-  "-E, -J, -l, -p, -s, -x, --arg-file-sep, --arg-sep, --color, --compress, --eof, --filter": NO_MATCH,
-  "--embed, --hostgroup, --interactive, --max-chars, --max-line-length-allowed, --parens, --process-slot-var, --profile, --session":
-    NO_MATCH,
-  "--shell-quote, --sql, --template, --tmpl": NO_MATCH,
-  "--tempdir, --tmpdir, --tty": NO_MATCH,
-};
-
-/** Of sbatch and hq submit. */
-const BATCH_HINTS: Readonly<Record<string, string>> = {
-  "--time": "use --time-limit; a bare number is seconds",
-  "--cpus-per-task, --cpus": "use --slots N",
-  "--mem, --gres, --gpus, --licenses": "use --resource gpu=1, or mem=8192 (MiB)",
-  "--dependency": "use --after JOB, any:JOB or each:JOB",
-  "--partition": "use --pool NAME",
-  "--constraint": "use --tag TAG",
-  "--begin": "use --in DURATION or --at TIME",
-  "--chdir, --cwd": "use --dir DIR",
-  "--nodes": "a task runs on one node",
-  "--wait, --progress": "use laboro run, or laboro wait last after it",
-  "--wrap, --job-name, --error, --requeue, --export, --directives":
-    "docs/guide/from-slurm.md and from-hyperqueue.md have a table",
-};
-
-const hintsBy = (table: Readonly<Record<string, string>>): Map<string, string> =>
-  new Map(Object.entries(table).flatMap(([names, hint]) => names.split(", ").map((name) => [name, hint])));
-const HINT_OF = hintsBy(HINTS);
-const BATCH_HINT_OF = hintsBy(BATCH_HINTS);
-
-/** `typed` may contain a value: `--halt=now,fail=1`, `-n2`. */
-function parallelHint(typed: string): string | undefined {
-  return HINT_OF.get(typed.startsWith("--") ? typed.replace(/=.*/s, "") : typed.slice(0, 2));
-}
-
-/** A command whose users may come from GNU parallel. */
-export class ParallelCommand extends Command {
-  override parseOptions(args: string[]): ReturnType<Command["parseOptions"]> {
-    const parsed = super.parseOptions(args);
-    const [unknown = ""] = parsed.unknown;
-    const code = "commander.unknownOption";
-    const hint = unknown.startsWith("-") ? parallelHint(unknown) : undefined;
-    if (hint !== undefined) this.error(`error: ${unknown} is an option of GNU parallel; ${hint}`, { code });
-    const other = BATCH_HINT_OF.get(unknown.replace(/=.*/s, ""));
-    if (other !== undefined) this.error(`error: unknown option '${unknown}'; ${other}`, { code });
-    return parsed;
-  }
 }

@@ -1,6 +1,6 @@
 /** The recipe that the words and options of `run` and `submit` make, and the default name of its job. */
 import { basename } from "node:path";
-import { badInput } from "../../../base/errors.js";
+import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Recipe, Several } from "../../../model/recipe.js";
 import { readInput } from "./entries.js";
 import type { SubmissionOptions } from "./options.js";
@@ -45,7 +45,7 @@ export function recipeOf(
       ...processOptions,
     };
   }
-  if (command.length === 0 || command[0] === "") throw badInput("there is no command to run");
+  if (command.length === 0 || command[0] === "") throw noCommand();
   const log = options.log === undefined ? {} : { log: options.log };
   const [line = ""] = filled;
   if (!isLine) {
@@ -83,3 +83,6 @@ function environmentOf(given: readonly string[]): Record<string, string> {
   }
   return env;
 }
+
+export const noCommand = (): LaboroError =>
+  badInput("there is no command to run; give one, as in laboro run 'gzip {}' ::: *.log");

@@ -14,7 +14,7 @@ import { connect, type Socket } from "node:net";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import { WebSocket } from "ws";
 import { isLoopback } from "../../../base/addresses.js";
-import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, errnoOf, LaboroError, whyUnreadable } from "../../../base/errors.js";
 import { normalizeFingerprint } from "../../laboro/broker-address.js";
 import { certificateError } from "../../laboro/client-web-socket.js";
 import { fetchCa, pinnedTlsOptions } from "../../laboro/dial-tls.js";
@@ -96,7 +96,7 @@ function contentOf(file: string, what: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (cause) {
-    throw badInput(`${what}: the file ${file} cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badInput(`${what}: the file ${file} cannot be read: ${whyUnreadable(cause)}`, cause);
   }
 }
 
