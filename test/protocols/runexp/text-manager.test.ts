@@ -1,5 +1,5 @@
 /** The text of the protocol, its server side, rule by rule, with literal runners at the manager. The table in the docs lists these tests. */
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
@@ -258,12 +258,20 @@ describe("server state 4: ProcessJob", () => {
     await runner.takesAnswer();
   });
 
-  it("ProcessJob 5: sends RICEVIS when the output is in its file", async () => {
-    const { join: joinAs, res } = await study({ "a.sh": "1" });
+  it("ProcessJob 5: sends RICEVIS when the output is in its file, and only then", async () => {
+    const { dir, join: joinAs, res } = await study({ "a.sh": "1", "b.sh": "2" });
     const runner = await joinAs("vm");
     const { name } = await runner.takes();
     await runner.delivers(name, "success", "all of it");
     expect(res(name)).toBe("all of it");
+    const other = await runner.takes();
+    // The file cannot have its name.
+    mkdirSync(join(dir, "outputs", `${other.name}.res`));
+    runner.say(`REZULTO ${other.name} success 1`);
+    await runner.hears("PRETA");
+    runner.say("x");
+    await runner.isClosed();
+    expect(runner.hasHeardNothing()).toBe(true);
   });
 
   it("ProcessJob 6: goes back to where it came from, Wait or WaitClose", async () => {

@@ -1,5 +1,5 @@
 /** The text of version 1, rule by rule, with a literal server at our client. docs/reference/protocols/fuq.md lists these tests. */
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { until } from "../../../support/wait.js";
 import { Yard } from "./kit.js";
@@ -11,10 +11,11 @@ async function opened(slots = 2) {
   const server = await new LiteralServer().start();
   const worker = yard.worker(server.place, { slots });
   const go = yard.path("go");
-  const command = yard.script("wait.sh", `while [ ! -e ${go} ]; do sleep 0.02; done`);
+  const command = yard.script("wait.sh", `while [ ! -e ${go} ]; do sleep 0.02; done; touch ${yard.path("ended")}.$1`);
   return {
     ...{ yard, server, worker },
     go: () => writeFileSync(go, ""),
+    ended: (number: number) => until("it has ended", () => existsSync(yard.path(`ended.${number}`))),
     job: (number: number) => server.say(JOB, 0, task(number, { dir: yard.dir, command })),
   };
 }
@@ -46,13 +47,17 @@ it("v1 client_loop 1: STOP(n) lowers max_nproc, STOP(immed) is an immediate exit
 });
 
 it("v1 client_loop 2: UPDATE is sent, its OK awaited, then the loop goes on, or ends when no processor is left", async () => {
-  const { server, job, go, worker } = await opened(2);
+  const { server, job, go, ended, worker } = await opened(2);
   await server.welcome(1);
   job(1);
   job(2);
   go();
   const first = await server.next();
   expect(first.type).toBe(UPDATE);
+  for (const number of [1, 2]) await ended(number);
+  // Nothing is sent between the UPDATE and this refusal.
+  job(3);
+  expect((await server.next()).type).toBe(ERROR);
   server.say(STOP, 0);
   server.say(OK, 1);
   // Beside a running task it does not end.
