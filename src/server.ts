@@ -54,10 +54,7 @@ import { openSqliteStore } from "./store/sqlite/index.js";
 const IN_MEMORY = ":memory:";
 const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
-/**
- * With `listenLater`: the time from the first task's start to listening, or from the broker's start if no task has
- * started.
- */
+/** With `listenLater`: the time from the first task's start, or else the broker's start, to listening. */
 const LISTEN_AFTER_MS = 50;
 const LISTEN_LATEST_MS = 500;
 

@@ -1,7 +1,4 @@
-/**
- * The codes of all errors. A code is stable and never reused. Each is documented in docs/reference/errors.md; a test
- * compares the page with this table.
- */
+/** All error codes. A code is stable and never reused. A test compares docs/reference/errors.md with this table. */
 export const ERROR_CODES = {
   LABORO_ALLOCATOR_EXISTS: "an allocator with this name exists already",
   LABORO_BAD_CERTIFICATE: "the certificate at this address does not belong to the named broker",

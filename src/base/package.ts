@@ -34,10 +34,7 @@ interface WorkerBundle {
   readonly sha256: string;
 }
 
-/**
- * The worker as one file, for machines that have Node 20 or newer and no laboro: `node FILE` with the options of
- * `laboro worker`.
- */
+/** `laboro worker` as one file, for machines that have Node 20 or newer and no laboro: `node FILE [options]`. */
 export function workerBundle(): WorkerBundle {
   const path = fileURLToPath(new URL("dist/worker-bundle/laboro-worker.cjs", packageRoot()));
   return { path, sha256: createHash("sha256").update(readFileSync(path)).digest("hex") };

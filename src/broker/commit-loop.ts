@@ -26,15 +26,11 @@ const FIRST_RETRY_MS = 50;
 const REFUSE_AFTER_MS = 3_000;
 
 interface CommitHandlers {
-  /**
-   * Passes the store's results to dispatch, whose new decisions come back through `add`. Returns the lost task ranges.
-   */
+  /** Passes the store's results to dispatch. Its new decisions come back through `add`. Returns the lost ranges. */
   readonly committed: (writes: readonly Write[], results: readonly WriteResult[]) => ReadonlySet<TaskRangeId>;
   readonly deliver: (send: Send, result: WriteResult | undefined) => void;
   readonly halted: (cause: LaboroError) => void;
-  /**
-   * Called with true when a write has succeeded, with false when nothing is left to write and the store is untested.
-   */
+  /** Called with true after a successful write, with false if nothing is left to write and the store is untested. */
   readonly resumed: (written: boolean) => void;
   readonly failed: (cause: LaboroError) => void;
 }
@@ -97,10 +93,7 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /**
-   * Commits output. `after` is called when it is durable. A large amount does not delay the sender, which continues
-   * until its window is full.
-   */
+  /** Commits output. `after`: it is durable. A large amount does not delay the sender before its window is full. */
   addOutput(chunks: readonly OutputChunk[], urgent: boolean, after: () => void): void {
     const batch = this.#next;
     batch.writes.push({ op: "output", chunks });

@@ -30,10 +30,7 @@ export interface WorkerPort {
   /** The protocol has no drain: the worker ends instead, which cannot be undone. */
   readonly drainEnds?: boolean;
   stop(): void;
-  /**
-   * Ends this many slots as soon as they are free; `now` ends all at once, with their tasks. Absent if the protocol has
-   * no such message.
-   */
+  /** Ends this many slots as soon as they are free; `now` ends all, with their tasks. Absent if not supported. */
   stopSlots?(slots: number | "now"): void;
   /** As last reported by the worker. */
   readonly machine?: MachineLoad | undefined;

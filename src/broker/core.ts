@@ -275,10 +275,7 @@ export class Core extends WorkerReports {
     this.decide((out) => onDrain(this.state, out, id, leaving));
   }
 
-  /**
-   * The session behind `port` has ended. `orderly`: the worker announced that it stops. `closed`: its side closed the
-   * connection.
-   */
+  /** The session of `port` has ended. `orderly`: the worker announced it. `closed`: its side closed the connection. */
   workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean, closed = false): void {
     this.#endedPorts.add(port);
     if (this.#ports.get(id) !== port) return;

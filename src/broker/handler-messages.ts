@@ -1,7 +1,4 @@
-/**
- * What workers send besides output and results: the progress of handlers, queries for results of earlier jobs, and
- * parts of files.
- */
+/** Messages of workers besides output and results: progress, queries for results of earlier jobs, parts of files. */
 import { badInput, LaboroError } from "../base/errors.js";
 import { type Claim, claimOf, claimsOf } from "../dispatch/state.js";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
@@ -62,9 +59,7 @@ export class HandlerRequests {
     return this.#progress.get(claim)?.get(index);
   }
 
-  /**
-   * Rejects with LABORO_BAD_INPUT if the worker has no task of the job, or the job does not depend on the other one.
-   */
+  /** Rejects with LABORO_BAD_INPUT if the worker has no task of the job, or the job does not depend on the other. */
   async results(id: WorkerId, { job, of, from, limit }: ResultsQuery): Promise<EndedPage> {
     const worker = this.#core.state.workers.get(id);
     const claim = worker && [...claimsOf(worker)].find((one) => one.job.id === job);

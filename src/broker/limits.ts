@@ -182,10 +182,7 @@ export class Halts {
   }
 }
 
-/**
- * Whether this broker is being drained. Then it assigns nothing new, and listeners that know other brokers redirect
- * their peers.
- */
+/** Whether this broker is being drained: it assigns nothing new, and redirects peers to other brokers if it can. */
 export class Maintenance {
   readonly #listeners = new Set<(draining: boolean) => void>();
   #draining = false;

@@ -1,7 +1,4 @@
-/**
- * Open jobs, beyond what dispatch knows: their counters, the callers that wait for their end, and a lock for changes
- * that concern both store and dispatch.
- */
+/** Open jobs, beyond dispatch: counters, callers that wait for the end, a lock for changes of store and dispatch. */
 import { now } from "../base/clock.js";
 import { onRerun } from "../dispatch/commit-results.js";
 import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
@@ -119,10 +116,7 @@ export class OpenJobs {
   }
 }
 
-/**
- * Numbers for jobs that are submitted to a shared store. All numbers that are requested in one turn of the event loop,
- * or during a query, come with one query.
- */
+/** Numbers for jobs of a shared store. All that are requested in one turn, or during a query, come together. */
 export class JobNumbers {
   readonly #group: Group;
   #waiting: ((number: JobId | undefined) => void)[] = [];

@@ -26,8 +26,7 @@ export interface BrokerOptions {
   /** Names and addresses under which other machines reach this one. The join URL contains the first. */
   readonly advertise?: readonly string[];
   /**
-   * `auto`: on loopback a certificate is made at the first TLS connection, otherwise at the start. `off` is for
-   * loopback only.
+   * `auto`: on loopback the certificate is made at the first TLS connection, else at the start. `off`: only loopback.
    */
   readonly tls?: "auto" | "on" | "off";
   /** The admin token. */

@@ -66,10 +66,7 @@ export class OutputRelays {
     if (job.followers.size === 0) this.#startGrace(job);
   }
 
-  /**
-   * Sends the waiting and all later chunks. Returns the functions for the follower to call when it has taken something,
-   * and when it ends.
-   */
+  /** Sends all chunks. The follower calls the returned functions when it has taken something, and when it ends. */
   follow(
     id: JobId,
     send: (chunk: OutputChunk) => void,

@@ -1,7 +1,4 @@
-/**
- * Requests to services without an answer yet: their content, and where the answer goes. Dispatch knows only their
- * numbers.
- */
+/** Unanswered requests to services: their content, and where the answer goes. Dispatch knows only their numbers. */
 import { now } from "../base/clock.js";
 import type { ErrorCode } from "../base/errors.js";
 import {

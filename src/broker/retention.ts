@@ -1,7 +1,4 @@
-/**
- * Removes ended jobs when their time is over, or when they take too much space: oldest first. Open jobs are never
- * removed.
- */
+/** Removes ended jobs when their time is over or they take too much space, oldest first. Open jobs always stay. */
 import { now } from "../base/clock.js";
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";

@@ -19,10 +19,7 @@ import { checkTimes, nextPoint } from "../model/schedule-times.js";
 import type { Core } from "./core.js";
 import { submitWrite } from "./operations/jobs.js";
 
-/**
- * A run that starts within this time is on time: the next time is counted from the scheduled one. Otherwise it lies in
- * the future.
- */
+/** Up to this delay a run is on time: the next time is counted from the scheduled one. Later, from now. */
 const ON_TIME_MS = 1_000;
 
 const newRevision = (): number => randomInt(1, 2 ** 48 - 1);
@@ -49,9 +46,7 @@ const kept = ({ nextAt }: Schedule, state: ScheduleState): Pick<Schedule, "revis
   ...(nextAt === undefined ? {} : { nextAt }),
 });
 
-/**
- * A new schedule, or a replacement of `found`. The history is kept; the next time also, unless the times have changed.
- */
+/** A new schedule, or a replacement of `found`: the history is kept, and the next time if the times are the same. */
 export function replacement(
   found: Schedule | undefined,
   name: string,
@@ -130,10 +125,7 @@ export async function plannedRun(core: Core, found: Schedule, now: number): Prom
   return { run, change: { name, expected: found.revision, due: nextAt, next, writes } };
 }
 
-/**
- * A schedule whose times cannot be read any more, for example because its time zone no longer exists, ends. It must not
- * stop the others.
- */
+/** A schedule whose times became unreadable, as by a removed time zone, ends. It must not stop the others. */
 function movedOrEnded(...given: Required<Parameters<typeof moved>>): ReturnType<typeof moved> {
   try {
     return moved(...given);
@@ -208,10 +200,7 @@ async function runOf(
   }
 }
 
-/**
- * The open jobs of the last two runs, the newer first. A run may have found another job with its key: that one is not
- * the schedule's own.
- */
+/** The open jobs of the last two runs, the newer first. Another job that a run found by its key does not count. */
 async function openJobs({ store }: Core, { name, lastJob, formerJob }: Schedule): Promise<readonly Job[]> {
   const ids = [lastJob, formerJob].filter((id): id is JobId => id !== undefined);
   const jobs = await Promise.all(ids.map((id) => store.job(id)));

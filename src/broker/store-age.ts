@@ -1,6 +1,4 @@
-/**
- * Detects that the store was restored from an old copy: a worker that joins may remember jobs that the store has lost.
- */
+/** Detects that the store was restored from an old copy: a worker that joins may remember jobs that it has lost. */
 import { now } from "../base/clock.js";
 import type { Log } from "../base/log.js";
 import type { RememberedStore } from "../model/store.js";

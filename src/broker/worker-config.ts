@@ -66,10 +66,7 @@ export class WorkerConfig {
     return () => this.#listeners.delete(listener);
   }
 
-  /**
-   * When it resolves, the version is durable and the listeners are notified. Refuses if `expectedVersion` is not the
-   * current version.
-   */
+  /** Resolves when the version is durable and known. Refuses if `expectedVersion` is not the current version. */
   async set(settings: Config, expectedVersion?: number): Promise<ConfigVersion> {
     checkSettings(settings);
     for (;;) {

@@ -55,10 +55,7 @@ export abstract class WorkerReports extends CoreView {
     if (stale > 0) this.log.info({ worker: id, stale }, "results came for tasks that are no longer this worker's");
   }
 
-  /**
-   * The session could not send these tasks, for example because a message would be too large. They fail with the
-   * reason.
-   */
+  /** The session could not send these tasks, for example if a message is too large. They fail with the reason. */
   workerCannotTake(id: WorkerId, { job, first, last, attempt }: AttemptRange, cause: unknown): void {
     const { code, message } = asLaboroError(cause);
     const outcome = { started: now(), ended: now(), error: `${code}: ${message}`, outputBytes: 0 };

@@ -29,10 +29,7 @@ export interface ConnectOptions {
   readonly signal?: AbortSignal;
   /** Reject at once if nothing listens at any of the addresses. Once connected, it reconnects as any other client. */
   readonly failFast?: boolean;
-  /**
-   * False: a lost connection closes the client, and everything that waits is rejected with LABORO_BROKER_GONE. True if
-   * absent.
-   */
+  /** False: a lost connection closes the client, and rejects what waits with LABORO_BROKER_GONE. True if absent. */
   readonly reconnect?: boolean;
 }
 
@@ -117,10 +114,7 @@ export async function connect(broker: string | ConnectOptions): Promise<Client> 
 /** A connection to the broker. It reconnects by itself. */
 export class Client {
   readonly #link: ClientLink;
-  /**
-   * Begins with the time, so that new keys are neighbours in the store's index. Random keys would each touch another
-   * page.
-   */
+  /** Begins with the time, so that new keys are neighbours in the store's index. Random ones touch a page each. */
   readonly #keyPrefix = `${Date.now().toString(36)}-${randomText()}${randomText()}`;
   #submissions = 0;
   /** Jobs that the broker submits at points in time. */
@@ -228,10 +222,7 @@ export class Client {
     return (await this.ask("poolResume", { pool }, options)).paused;
   }
 
-  /**
-   * Lets a worker finish its tasks and leave; with `slots` only this many of its slots, with `now` without waiting for
-   * its tasks.
-   */
+  /** Lets a worker finish its tasks and leave. `slots`: ends only this many slots. `now`: does not wait for tasks. */
   async stopWorker(
     worker: string,
     how: Omit<OperationInput<"stop">, "worker"> = {},

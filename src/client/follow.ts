@@ -1,7 +1,4 @@
-/**
- * A job that a client follows until it has ended. After a lost connection the link asks again, and names the tasks that
- * it has.
- */
+/** A job that a client follows until its end. After a lost connection the link names the tasks that it has. */
 import { checkTimeout, MAX_TIMER_MS } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import { JobId } from "../model/ids.js";
@@ -21,10 +18,7 @@ export interface FollowOptions {
   readonly tasks?: boolean;
   /** Report tasks that run and have output, too. */
   readonly live?: boolean;
-  /**
-   * Takes the output beyond the cap, of a job submitted with `relay`. Output that was not taken before a lost
-   * connection comes again.
-   */
+  /** Takes output beyond the cap, of a job with `relay`. After a lost connection, output that was not taken repeats. */
   readonly relay?: TakeOutput;
   /** False: a lost connection is an error, LABORO_BROKER_GONE. True if absent. */
   readonly reconnect?: boolean;

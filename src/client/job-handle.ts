@@ -40,10 +40,7 @@ function timeLeft({ timeoutMs, signal }: CallOptions): () => CallOptions {
 /** More tasks than any job has. */
 const BEYOND = 2 ** 30;
 
-/**
- * `Output`: the return type of the tasks' handler. For a job without a definition, the bytes of that or of the standard
- * output.
- */
+/** `Output`: the return type of the tasks' handler. Without a definition, its bytes or the standard output. */
 export class JobHandle<Output = Buffer> {
   /** Its number, as `laboro status` shows it. */
   readonly id: number;

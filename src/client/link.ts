@@ -32,9 +32,7 @@ type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Ty
 type ClientMessage = Sent<"REQUEST"> | Sent<"OPERATION">;
 
 interface SendOptions {
-  /**
-   * Rejects with LABORO_DEADLINE after this time, and the broker begins nothing later. A REQUEST has 30 s if absent.
-   */
+  /** Rejects with LABORO_DEADLINE after this time; nothing is begun later. A REQUEST has 30 s if absent. */
   readonly timeoutMs?: number | undefined;
   /** Rejects with the signal's reason when it is aborted. */
   readonly signal?: AbortSignal | undefined;
@@ -103,9 +101,7 @@ export class ClientLink {
   #lastId = 0;
   /** When HELLO was sent: what deadlines are counted from. */
   #openedAt = 0;
-  /**
-   * The brokers of the group, as last received. They stay candidates, because one that left the group may come back.
-   */
+  /** The brokers of the group, as last received. They stay candidates: one that left may come back. */
   #groupUrls: readonly string[] = [];
   #readyWaiters: (() => void)[] = [];
   #deadline: NodeJS.Timeout | undefined;

@@ -118,10 +118,7 @@ export class Allocators {
     return (await this.#client.ask("allocators", {}, options)).allocators;
   }
 
-  /**
-   * The request that it would make now, with the job script and the batch system's opinion. Requests nothing.
-   * `allocator`: one that is not saved.
-   */
+  /** The request that it would make now, its job script, the batch system's opinion. `allocator`: an unsaved one. */
   dryRun(name: string, allocator?: AllocatorInput, options?: CallOptions): Promise<OperationOutput<"allocatorDryRun">> {
     return this.#client.ask("allocatorDryRun", { allocator: name, ...(allocator && { spec: allocator }) }, options);
   }

@@ -14,10 +14,7 @@ import type { CallOptions, Client, JobHandle } from "./client.js";
 /** Files sent at a time. */
 const AT_ONCE = 8;
 
-/**
- * Reads and describes the files that the tasks need: files, and folders with everything in them. `dir`: where their
- * paths begin.
- */
+/** Describes the files that the tasks need, and folders with everything in them. `dir`: where their paths begin. */
 export function describeFiles(patterns: readonly string[], tasks: Iterable<TaskValues>, dir: string): SentFile[] {
   const paths = new Set<string>();
   const varying = patterns.filter((pattern) => PLACEHOLDER.test(pattern));

@@ -124,9 +124,7 @@ function addPrefetched(state: State, claim: Claim, count: number): void {
   else state.workersWithPrefetched.delete(worker);
 }
 
-/**
- * Removes one task from its claim. The worker decides which of its tasks occupy slots; only their number is known here.
- */
+/** Removes one task from its claim. The worker decides which tasks occupy slots; only their number is known. */
 export function removeFromClaim(state: State, claim: Claim, index: number): void {
   setTaskState(claim, index, GONE);
   claim.startedAt?.delete(index);

@@ -41,9 +41,7 @@ export function releasedOf(each: JobState["each"], range: Range): Ranges {
   return found;
 }
 
-/**
- * Tasks of the other job have ended. `final`: the job has ended, and every task that did not succeed counts as failed.
- */
+/** Tasks of the other job have ended. `final`: so has the job, and tasks that did not succeed count as failed. */
 export function onEachEnded(
   state: State,
   out: Decisions,

@@ -1,7 +1,4 @@
-/**
- * The queue of a job: waiting tasks, tasks in backoff, whether the job is in its signature's order, and its share
- * there.
- */
+/** The queue of a job: waiting tasks, tasks in backoff, its place in its signature's order, and its share there. */
 import type { TaskRangeId } from "../model/ids.js";
 import { haltRuleOf } from "../model/job.js";
 import type { TaskResult } from "../model/outcome.js";
@@ -77,10 +74,7 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
 }
 
-/**
- * The tasks that need not wait for tasks of other jobs. If they count against limits, only as many as fit into free
- * slots.
- */
+/** The tasks that need not wait for other jobs. If limits count them, only as many as fit into free slots. */
 function runnable(state: State, job: JobState, ranges: Ranges): Ranges {
   const released = ranges.flatMap((range) => releasedOf(job.each, range));
   if (!isLimitedByStore(state, job.job.limits)) return released;
@@ -146,10 +140,7 @@ export function endBackoff(state: State, job: JobState, waiting: WaitingRange): 
   reindexJob(state, job);
 }
 
-/**
- * Up to `max` tasks for this worker, all of one task range. `includeAvoided`: also tasks that failed there, if there
- * are no others.
- */
+/** Up to `max` tasks for this worker, of one task range. `includeAvoided`: also tasks that failed there. */
 export function takeWaiting(
   job: JobState,
   worker: WorkerState,

@@ -149,10 +149,7 @@ function countPriority(state: State, priority: number, more: number): void {
   else state.priorities.delete(priority);
 }
 
-/**
- * A delayed job that also waits for other jobs is known here before its time. Once tasks were granted, its time has
- * come.
- */
+/** A delayed job that also waits for other jobs is known here early. Once tasks were granted, its time has come. */
 export const waitsInDispatch = ({ notBefore, after, cursor }: Job): boolean =>
   notBefore !== undefined && after.length > 0 && cursor === 0;
 

@@ -27,10 +27,7 @@ import { type JobState, newTaskRangeId, type Signature, type State } from "./sta
 const LEASED_WORK_MS = 500;
 const MIN_TASK_MS = 0.02;
 
-/**
- * Adds the job to those of its signature that need a lease, or removes it. Called after every change that this depends
- * on.
- */
+/** Adds the job to those that need a lease, or removes it. Called after every change that this depends on. */
 export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): void {
   const { signature } = job;
   if (state.shared && job.mayLease && !job.leasing && !isRefused(job) && job.ready === 0 && mayRun) {
@@ -80,10 +77,7 @@ export function firstLease(state: State, signature: Signature, job: NewJobFields
 
 type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held" | "notBefore">;
 
-/**
- * Workers of other brokers are idle: nothing is leased in advance for a while. Returns the jobs whose tasks wait here
- * without a free slot.
- */
+/** Workers of other brokers are idle: leases nothing in advance for a while. Returns the jobs without a free slot. */
 export function stuckJobs(state: State): JobState[] {
   state.leaseAheadAt = state.now + LEASED_WORK_MS;
   return [...state.jobs.values()].filter((job) => {
@@ -119,10 +113,7 @@ function leaseSizeForEach(state: State, { each, job, signature }: JobState, limi
 const leaseSizeByOwnRate = (state: State, { job, signature, meanMs }: JobState): number | undefined =>
   isLimitedByStore(state, job.limits) ? undefined : leaseSizeByRate(state, signature, meanMs);
 
-/**
- * Half a second of work for the workers here, for short tasks. Undefined for other tasks, or if their length is
- * unknown.
- */
+/** Half a second of work for the workers here, if tasks are short. Undefined if they are not, or if unknown. */
 function leaseSizeByRate(state: State, signature: Signature, meanMs: number | undefined): number | undefined {
   const { maxPrefetchTaskMs, maxLeaseTasks } = state.settings;
   if (meanMs === undefined || meanMs > maxPrefetchTaskMs) return undefined;

@@ -241,10 +241,7 @@ export interface RunShare {
 
 const most = ({ assigned, atOnce }: RunShare): number => Math.min(assigned, atOnce);
 
-/**
- * How many more tasks of the job may run. May be negative after a start of the broker, when each `atOnce` is assumed to
- * be the limit.
- */
+/** How many more tasks may run. Can be negative after a start, when each `atOnce` is assumed to be the limit. */
 export function spareRuns(job: JobState): number {
   const { maxRunning } = job.job.limits;
   return maxRunning === undefined ? Number.POSITIVE_INFINITY : maxRunning - job.mostRunning;

@@ -49,10 +49,7 @@ export function placeWork(state: State, out: Decisions, now: number): void {
   if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
 }
 
-/**
- * The signatures with waiting jobs for which something can be done: use a free worker, reserve one, or retract
- * prefetched tasks.
- */
+/** The signatures with waiting jobs that could use or reserve a worker, or get prefetched tasks retracted. */
 function signaturesToPlace(state: State): Set<Signature> {
   const mayRetract = state.workersWithPrefetched.size > 0;
   const found = new Set<Signature>();
@@ -96,10 +93,7 @@ function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined
   return found ?? avoided;
 }
 
-/**
- * Gives a worker's free slots to waiting requests, then to its prefetched tasks, then to waiting tasks. Then it
- * prefetches.
- */
+/** Gives a worker's free slots to requests, then to prefetched tasks, then to waiting ones. Then it prefetches. */
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
   state.now = now;
   useFreeSlots(state, out, worker);
@@ -203,10 +197,7 @@ function* prefetchCandidates(state: State, worker: WorkerState): Iterable<JobSta
   for (const job of worker.runShares.keys()) if (job.ready > 0 && isOpen(job) && spareRuns(job) === 0) yield job;
 }
 
-/**
- * Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. `slots`: how many of
- * them may run now.
- */
+/** Assigns up to `max` tasks to a worker: a claim, durable before it is sent. `slots`: how many may run now. */
 function assignTasks(
   state: State,
   out: Decisions,

@@ -17,10 +17,7 @@ import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } fr
 const MAX_CANDIDATES = 8;
 /** Prefetched tasks that their worker starts within this time are not worth moving. */
 const NOT_WORTH_MOVING_MS = 5;
-/**
- * This many tasks may be prefetched at any rate, if they are short enough: with a thousand workers the rate of each is
- * low.
- */
+/** This many short tasks may always be prefetched: with a thousand workers the rate of each is low. */
 const MIN_PREFETCH_LIMIT = 64;
 
 /** A longer round trip is not counted: the worker may have been busy with something else. */
@@ -74,10 +71,7 @@ export function measureRate(worker: WorkerState, count: number, now: number): vo
   }
 }
 
-/**
- * The first results of a claim that the worker got when it was idle. `tasksMs`: the part of the time since then that
- * was tasks.
- */
+/** The first results of a claim that an idle worker got. `tasksMs`: how much of the time since then was tasks. */
 export function measureRoundTrip(worker: WorkerState, tasksMs: number, now: number): void {
   const { roundTripProbe: probe } = worker;
   if (probe === undefined || !Number.isFinite(tasksMs)) return;
@@ -153,9 +147,7 @@ const fits = (worker: WorkerState, { job }: Claim): boolean =>
   spareRuns(job) > 0 &&
   fitCount(worker, job.signature) > 0;
 
-/**
- * Whether the idle worker could run one of the first prefetched tasks. False while some of them are being retracted.
- */
+/** Whether the idle worker could run one of the first prefetched tasks. False while some are being retracted. */
 function hasPrefetchedFor(worker: WorkerState, idle: WorkerState): boolean {
   let considered = 0;
   let found = false;

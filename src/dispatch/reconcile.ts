@@ -27,9 +27,7 @@ export interface ReportedTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
   readonly state: "prefetched" | "running" | "finished";
-  /**
-   * The broker process that accepted the job, if the worker knows it. A job of another store may have the same number.
-   */
+  /** The broker process that accepted the job, if known. A job of another store may have the same number. */
   readonly acceptedBy?: string | undefined;
 }
 
@@ -40,10 +38,7 @@ export interface Reconciled {
   readonly drop: readonly AttemptRange[];
 }
 
-/**
- * Listed tasks that are not assigned to the worker are to be dropped. Assigned tasks that it does not list return to
- * the queue.
- */
+/** Listed tasks that are not the worker's are dropped. Assigned tasks that it does not list return to the queue. */
 export function reconcile(
   state: State,
   out: Decisions,

@@ -48,10 +48,7 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   return true;
 }
 
-/**
- * Whether a worker with free slots may take a task of this job: it has time for it, would not delay a wider task and is
- * not on probation.
- */
+/** Whether a worker may take a task of this job: it has time, delays no wider task, and is not on probation. */
 export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
   if (worker.standing === "suspended" && worker.assigned > 0) return false;
   return hasTimeFor(worker, job, state.now) && mayPass(worker, job);

@@ -1,6 +1,4 @@
-/**
- * Reports of workers about tasks: started, done, returned. A report counts only from the worker that holds the claim.
- */
+/** Workers' reports about tasks: started, done, returned. A report counts only from the holder of the claim. */
 import { constants } from "node:os";
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { RetryPolicy } from "../model/job.js";
@@ -64,9 +62,7 @@ export function onStarted(
   }
 }
 
-/**
- * Whether reports of the worker must be committed at once. A worker with prefetched tasks continues without an answer.
- */
+/** Whether the worker's reports must be committed at once. With prefetched tasks it continues without an answer. */
 export const isUrgent = (worker: WorkerState | undefined): boolean => worker === undefined || worker.prefetched === 0;
 
 /** Attempts have ended. Returns how many of the results are stale. */

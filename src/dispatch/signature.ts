@@ -17,9 +17,7 @@ const MAX_IDLE_SIGNATURES = 512;
 /** An unused signature becomes dormant after one change for each of its workers, plus this many. */
 const DORMANT_AFTER = 8;
 
-/**
- * Properties of a signature of tasks that requests lack. `timeNeededMs`: how long a worker must stay to take a task.
- */
+/** Properties that only signatures of tasks have. `timeNeededMs`: how long a worker must stay to take a task. */
 export interface TaskTraits {
   readonly kind: TaskKind;
   readonly timeNeededMs?: number;
@@ -155,10 +153,7 @@ function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, si
   return Math.max(0, count);
 }
 
-/**
- * Work takes these resources of the worker, or with negative `times` returns them. `passed`: the reservation that it
- * passed.
- */
+/** Work takes these resources; with negative `times` it returns them. `passed`: the reservation that it passed. */
 export function occupy(worker: WorkerState, needs: Resources, times: number, passed: Reservation | undefined): void {
   add(worker.free, worker, needs, -times);
   if (passed !== undefined) add(passed.used, worker, needs, times);

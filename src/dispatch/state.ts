@@ -1,7 +1,4 @@
-/**
- * The state of dispatch, without behaviour. The functions of this folder change it. None of them reads a clock, draws a
- * random number or touches a socket.
- */
+/** The state of dispatch, without behaviour. Functions of this folder change it; none has a clock or does I/O. */
 import type { Attempt, JobId, RequestId, SessionId, TaskIndex, TaskRangeId, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
 import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf } from "../model/ranges.js";
@@ -157,9 +154,7 @@ export interface WorkerState {
   /** It drains because it ends, which cannot be undone. */
   leaving: boolean;
   standing: Standing;
-  /**
-   * The most slots that it has offered since its profile came. What it can run does not depend on its current slots.
-   */
+  /** The most slots offered since its profile came. What it can run does not depend on its current slots. */
   mostSlots: number;
   readonly free: Record<string, number>;
   /** Rises with each use. Workers that were never used have values below 0, in order of joining. */
@@ -185,10 +180,7 @@ export interface WorkerState {
   rate: number;
   rateWindowStart: number;
   rateWindowCount: number;
-  /**
-   * From a claim to its first result, without the duration of the tasks: commit, network in both directions, the
-   * worker's own delay.
-   */
+  /** From a claim to its first result, less the tasks' duration: commit, network both ways, the worker's delay. */
   roundTripMs: number;
   /** The claim that it got when it was idle, and when. Its result shows the round trip. */
   roundTripProbe?: { readonly claim: Claim; readonly at: number };

@@ -70,10 +70,7 @@ function rebalanceLeases(state: State, out: Decisions): void {
   }
 }
 
-/**
- * Recomputes the worker's free resources from its profile. Running tasks occupy them first, then prefetched tasks in
- * the order of their assignment.
- */
+/** Recomputes the worker's free resources. Running tasks occupy them first, then prefetched ones in order. */
 function recomputeFree(state: State, worker: WorkerState): void {
   for (const claim of claimsOf(worker)) unplaceAll(state, claim);
   for (const name of Object.keys(worker.free)) delete worker.free[name];
@@ -110,10 +107,7 @@ export function onWorkerLeft(state: State, out: Decisions, id: WorkerId, now: nu
   if (worker !== undefined) removeWorker(state, out, worker, false, now);
 }
 
-/**
- * The grace period is over. A drain is remembered for a further period: the operator meant the machine, not the
- * process.
- */
+/** The grace period is over. A drain is kept for another one: it is meant for the machine, not the process. */
 export function onGraceExpired(state: State, out: Decisions, worker: WorkerState, now: number): void {
   if (worker.connected) return;
   if (!worker.draining || worker.assigned === 0) {

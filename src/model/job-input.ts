@@ -37,10 +37,7 @@ const duration = (description: string) => s.optional(s.integer(0, MAX_MS, `${des
 
 const isTime = (value: unknown): value is number => Number.isInteger(value) && Math.abs(value as number) <= 8.64e15;
 
-/**
- * Milliseconds since 1970, or text. Text without a zone is refused, because broker and client may be in different
- * zones.
- */
+/** Milliseconds since 1970, or text with a zone, because broker and client may be in different zones. */
 const time: s.Schema<number, number | string | Date> = {
   read: (value, what) => {
     const zoned =

@@ -13,9 +13,7 @@ export interface RetryPolicy {
   readonly maxMs?: number;
   /** The part of a wait that is random, 0 to 1: with 0.2 a wait is 80 % to 100 % of its length. */
   readonly jitter?: number;
-  /**
-   * Only these ends are retried: exit codes (128 + n for signal n), `timeout`, names and codes of a handler's errors.
-   */
+  /** Only these ends are retried: exit codes (128 + n for signal n), `timeout`, names and codes of errors. */
   readonly on?: readonly (number | string)[];
   /** These ends are not retried. */
   readonly never?: readonly (number | string)[];
@@ -71,10 +69,7 @@ export const NO_OUTPUT_CAP = Number.MAX_SAFE_INTEGER;
 
 export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
 
-/**
- * Waits for the success of another job, with `any` for its end. With `each`, each task waits for the task in the same
- * place.
- */
+/** Waits for another job's success, with `any` its end. `each`: each task waits for the one in its place. */
 export interface Dependency {
   readonly job: JobId;
   readonly any: boolean;
@@ -132,10 +127,7 @@ export interface JobSpec {
   readonly idempotencyKey?: string;
   /** The job of the same batch whose remaining tasks this job runs. */
   readonly resumes?: JobId;
-  /**
-   * A random id of the broker process that accepted the job. Another store may have a job with the same number, but not
-   * with this id.
-   */
+  /** A random id of the broker process that accepted the job: numbers alone are not unique across stores. */
   readonly acceptedBy?: string;
 }
 
@@ -171,9 +163,7 @@ export interface Job extends JobSpec {
   /** Why the broker cancelled the rest. */
   readonly reason?: string;
   readonly counters: Counters;
-  /**
-   * The store has not promoted it yet (`promote` in store.ts): its `notBefore` is in the future, or has just passed.
-   */
+  /** The store has not promoted it yet (`promote` in store.ts): its `notBefore` lies ahead, or has just passed. */
   readonly delayed?: true;
   readonly appended?: JobChanges["appended"];
   readonly ended?: { readonly at: number; readonly state: JobEnd };

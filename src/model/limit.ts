@@ -42,16 +42,10 @@ export const limitRule = {
 
 export const ruleFrom = (stored: string): LimitRule => JSON.parse(stored) as LimitRule;
 
-/**
- * Starts are recorded one by one up to this rate. Those of a higher rate are recorded in this many steps of the
- * interval.
- */
+/** Up to this rate each start is recorded. Those of a higher rate are recorded in so many steps of the interval. */
 const MAX_KEPT_STARTS = 1_000;
 
-/**
- * The time under which a start is recorded. It is rounded up, so that no start is forgotten before its interval has
- * passed.
- */
+/** The time of a start as recorded: rounded up, so that none is forgotten before its interval has passed. */
 export function startTime({ starts, intervalMs }: Rate, at: number): number {
   if (starts <= MAX_KEPT_STARTS) return at;
   const step = intervalMs / MAX_KEPT_STARTS;

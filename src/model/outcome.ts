@@ -27,10 +27,7 @@ export interface Outcome {
    * `SMALL_OUTPUT_MS` of its start and no output was sent before its end.
    */
   readonly output?: readonly SmallOutput[];
-  /**
-   * What the handler of the task returned, as JSON or bytes; of a failed attempt, the error as JSON
-   * (task-definition.ts).
-   */
+  /** What the handler returned, as JSON or bytes; of a failed attempt, the error as JSON (task-definition.ts). */
   readonly value?: Uint8Array;
   /** For a failed attempt: the handler's wish when to try again, or not to. Sent to dispatch, not stored. */
   readonly retryAfterMs?: RetryAfterMs;

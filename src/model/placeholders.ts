@@ -60,10 +60,7 @@ export function expandWords(argv: readonly Bytes[], values: TaskValues): readonl
 /** `{}` or a part of it, not of a column. */
 const isWhole = (form: string): boolean => /^\{\D*\}$/.test(form) && columnOf(form) === 1;
 
-/**
- * Expands path patterns for one task, as in `--send {} --return {.}.out`. Throws LABORO_BAD_INPUT for a path outside of
- * the folder.
- */
+/** Expands path patterns for one task, as of `--send {}`. Throws LABORO_BAD_INPUT for a path outside of the folder. */
 export function expandPaths(patterns: readonly string[], values: TaskValues, what: string): string[] {
   return expandWords(patterns, { number: values.number, entry: values.entry }).map((bytes) => {
     const path = Buffer.from(bytes).toString();
@@ -160,9 +157,7 @@ function refuseProblem(found: ShellPlaceholder, values: readonly string[]): void
   }
 }
 
-/**
- * The values of a placeholder. More than one only if an entry has several. Undefined if the placeholder stays as it is.
- */
+/** The values of a placeholder: several if an entry has several. Undefined if the placeholder stays as it is. */
 function valuesOf({ number, entry, slot, several }: TaskValues): (form: string) => readonly string[] | undefined {
   const whole = entry === undefined ? undefined : latin(entry);
   const columns = whole?.split(COLUMN_SEPARATOR);

@@ -1,10 +1,7 @@
 /** Ranges of task indices, and the set of a job's tasks whose end is known. */
 import type { Attempt, TaskIndex } from "./ids.js";
 
-/**
- * Ranges of task indices, both ends included. Lists of them are sorted, disjoint and merged, so that a million
- * neighbouring tasks cost one pair.
- */
+/** Ranges of task indices, both ends included. Lists are sorted, disjoint and merged: neighbours cost one pair. */
 export interface Range {
   readonly first: number;
   readonly last: number;

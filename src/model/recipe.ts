@@ -13,10 +13,7 @@ import { arrayFault, isRising, type Strides, taskNumber } from "./task-numbers.j
 /** Text, or bytes where a file name or argument is not UTF-8. */
 export type Bytes = string | Uint8Array;
 
-/**
- * A counter `{#}` `{%}`, or an entry or one column of it, or a part of that: `{}` `{2}` `{2/.}`. Explained in
- * placeholders.ts.
- */
+/** A counter `{#}` `{%}`, an entry, one of its columns, or a part: `{}` `{2}` `{2/.}`. See placeholders.ts. */
 export const PLACEHOLDER = /\{(?:([#%])|([1-9]\d{0,3})?(\.|\/\/|\/\.|\/)?)\}/;
 
 /**
@@ -47,10 +44,7 @@ export type Recipe =
       readonly several?: Several;
       /** The entry of each task is its number, one of these. */
       readonly array?: Strides;
-      /**
-       * A file at the worker that also gets the output. `{#}` in it is the number of the task. An existing file is not
-       * overwritten.
-       */
+      /** A file at the worker that also gets the output. `{#}` is the task's number. No file is overwritten. */
       readonly log?: string;
       readonly dir?: Bytes;
       readonly env?: Readonly<Record<string, Bytes>>;

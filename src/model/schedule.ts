@@ -124,10 +124,7 @@ export interface Schedule {
 /** A write that belongs to a run. */
 export type RunWrite = Extract<Write, { op: "submit" | "cancel" }>;
 
-/**
- * A change of one schedule. It is made only if the revision is `expected` (0: no schedule) and the store's clock has
- * reached `due`.
- */
+/** A change of one schedule, made only if its revision is `expected` (0: none) and the store's clock is past `due`. */
 export interface ScheduleChange {
   readonly name: string;
   readonly expected: number;

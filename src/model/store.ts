@@ -86,10 +86,7 @@ export type Write =
    */
   | {
       readonly op: "submit";
-      /**
-       * A number that this broker may assign, see `RecoveredState.nextJob`. Without it, the store assigns the next
-       * number.
-       */
+      /** A number that this broker may assign, see `RecoveredState.nextJob`; else the store assigns the next. */
       readonly id?: JobId;
       readonly job: JobSpec;
       readonly entries?: Entries | PackedEntries;
@@ -224,10 +221,7 @@ export type Write =
       readonly value: string | null;
       readonly version?: number;
     }
-  /**
-   * Bytes of output, synced before anything of this batch is committed. Not after the end of the attempt, and not if
-   * its result has `output`.
-   */
+  /** Bytes of output, synced before this batch is committed. Not after the attempt's end, nor beside its `output`. */
   | { readonly op: "output"; readonly chunks: readonly OutputChunk[] }
   /** Changes of schedules, each with the writes of its run. */
   | { readonly op: "schedule"; readonly changes: readonly ScheduleChange[] };
@@ -345,10 +339,7 @@ export interface Store {
   readonly group?: Group;
   /** Other brokers may use the same store. Then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
-  /**
-   * Takes a new epoch, takes over the task ranges of this broker's earlier epochs, and returns the open state. Called
-   * once.
-   */
+  /** Takes a new epoch and the task ranges of this broker's earlier ones. Returns the open state. Called once. */
   open(now: number): Promise<RecoveredState>;
   /**
    * One transaction, one fsync. Batches that arrive meanwhile follow in order. A rejected batch has changed nothing.
@@ -360,10 +351,7 @@ export interface Store {
   job(id: JobId): Promise<Job | undefined>;
   /** Newest first. `before` selects the next page. */
   jobs(options: { readonly before?: JobId; readonly limit: number; readonly filter?: JobFilter }): Promise<JobPage>;
-  /**
-   * Ended jobs whose time is over, by their own `keepMs` and `keepFailedMs`, or by the given ones. A job that still has
-   * its key is kept.
-   */
+  /** Ended jobs whose time is over, by their own or the given times. A job that still has its key is kept. */
   expiredJobs(now: number, keep: { keepMs?: number; keepFailedMs?: number }, limit: number): Promise<readonly JobId[]>;
   /** The first times of delayed jobs: of those with a named time, and of those with `delayMs`. */
   nextDelayed(): Promise<NextDelayed>;

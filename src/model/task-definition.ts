@@ -30,10 +30,7 @@ interface SchemaIssue {
 
 /** What `defineTask` takes. */
 export interface TaskOptions<Input, Output, Parsed> {
-  /**
-   * Checks the input when a client adds it, and again before the handler runs. The handler gets what the schema
-   * returns.
-   */
+  /** Checks the input when a client adds it, and again before the handler, which gets what the schema returns. */
   readonly input?: StandardSchema<Input, Parsed>;
   /** Checks what the handler returns. */
   readonly output?: StandardSchema<Output>;
@@ -137,9 +134,7 @@ export function defineTask<Input = unknown, Output = unknown, Parsed = Input>(
 
 const BYTES_VENDOR = "laboro.bytes";
 
-/**
- * Bytes that are not JSON: `defineTask("thumb", { input: bytes, output: bytes })`. A handler or client gets a Buffer.
- */
+/** Bytes that are not JSON: `defineTask("thumb", { input: bytes, output: bytes })`. Readers get a Buffer. */
 export const bytes: StandardSchema<Uint8Array, Buffer> = {
   "~standard": {
     version: 1,

@@ -63,10 +63,7 @@ export function checkedPath(path: string, what: string): string {
   );
 }
 
-/**
- * The files sent with the job that a task gets, as places in the list. `wanted`: the names that it gives; all if
- * absent.
- */
+/** The files that a task gets, as places in the list. `wanted`: the names that it gives; all if absent. */
 export function filesOfTask(sent: readonly SentFile[], wanted: readonly string[] | undefined): number[] {
   if (wanted === undefined) return [...sent.keys()];
   const isIn = (path: string, folder: string): boolean => path === folder || path.startsWith(`${folder}/`);

@@ -14,10 +14,7 @@ export interface Stride {
 
 export type Strides = readonly Stride[];
 
-/**
- * The properties of a job that determine its numbers. `numbers` is set if they are neither those of an array nor 1 to
- * count.
- */
+/** What determines a job's numbers. `numbers` is set if they are neither those of an array nor 1 to count. */
 interface NumberedJob {
   readonly count: number;
   readonly numbers?: Strides | undefined;

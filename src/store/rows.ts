@@ -226,10 +226,7 @@ export function runsByAttempt(
 export const taskRangesFromRuns = (runs: readonly AttemptRun[], job: JobId, first: TaskRangeId): TaskRange[] =>
   runs.map((run, at) => ({ ...run, id: TaskRangeId(first + at), job, failures: 0, crashes: 0, notBefore: 0 }));
 
-/**
- * The first task that has a result. If there is none, the job is being removed: a removal begins with the first
- * results.
- */
+/** The first task with a result. Without one the job is being removed, which begins with the first results. */
 export function firstRecorded(cursor: number, cancels: Ranges, taskRanges: Ranges): Range | undefined {
   const [found] = difference({ first: 0, last: cursor - 1 }, union(cancels, taskRanges));
   return found && { first: found.first, last: found.first };

@@ -1,7 +1,4 @@
-/**
- * Messages of tasks to the broker besides output and results: progress of handlers, queries for results, and parts of
- * files.
- */
+/** Messages of tasks besides output and results: progress of handlers, queries for results, parts of files. */
 import { badInput, LaboroError } from "../base/errors.js";
 import { JobId } from "../model/ids.js";
 import type { FromWorker, TaskRef, ToWorker } from "../protocols/laboro/messages.js";

@@ -1,7 +1,4 @@
-/**
- * When a worker stops by itself, after a fixed or an idle time, and which tasks it returns because they would take
- * longer.
- */
+/** When a worker stops by itself, after a fixed or idle time, and which tasks it returns because they need longer. */
 import { MAX_TIMER_MS } from "../base/clock.js";
 import type { JobId } from "../model/ids.js";
 import type { AttemptRange } from "../protocols/laboro/messages.js";

@@ -25,10 +25,7 @@ export interface WorkerOptions {
    * worker in the process of its broker does not need it, because they end together.
    */
   readonly spool?: boolean;
-  /**
-   * A directory with a Unix socket for each broker, `HOST_PORT.sock`: the other end of a tunnel. The worker uses only
-   * these.
-   */
+  /** A directory with a Unix socket for each broker, `HOST_PORT.sock`: tunnels. The worker uses only these. */
   readonly tunnels?: string;
   /** Where tasks run whose directory does not exist on this machine; they fail if absent. */
   readonly missingDir?: string;
@@ -38,10 +35,7 @@ export interface WorkerOptions {
   readonly slots?: number;
   /** Besides slots: `{ gpu: 2, memory: 64 }`. */
   readonly resources?: Readonly<Record<string, number>>;
-  /**
-   * Also offer the resources of the machine: `gpu`, and `mem` in MiB. `resources` overrides it; an amount of 0 offers
-   * none.
-   */
+  /** Also offer the machine's resources: `gpu`, and `mem` in MiB. `resources` overrides it; 0 offers none. */
   readonly detect?: boolean;
   /** Detect them below this folder instead of `/`. */
   readonly detectFrom?: string;
@@ -69,9 +63,7 @@ export interface WorkerOptions {
   readonly lifetimeGraceMs?: number;
   /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
-  /**
-   * How long a task or handler may take to end after its cancel or time limit, or when the worker stops; 5 s if absent.
-   */
+  /** How long a task or handler may take to end after a cancel, its time limit or a stop; 5 s if absent. */
   readonly cancelGraceMs?: number;
   /** How many bytes of the files sent with jobs are kept for later tasks; 10 GiB if absent. */
   readonly sentFilesBytes?: number;
@@ -124,10 +116,7 @@ export interface Worker {
   handle(handler: TaskHandler, options?: HandleOptions): void;
   /** Offers a service without a definition: bytes in, bytes or text out. The reply to a task is its standard output. */
   handle(service: string, run: Handler, options?: HandleOptions): void;
-  /**
-   * Handles tasks in threads with the handlers that a module exports. Resolves with their names when the module is
-   * loaded.
-   */
+  /** Handles tasks in threads with the handlers that a module exports. Resolves with their names once it is loaded. */
   handle(module: URL, options?: ThreadOptions): Promise<readonly string[]>;
   /** The same for one of the tasks that the module handles, in threads of its own. */
   handle<Input, Output, Parsed>(
@@ -147,10 +136,7 @@ export interface Worker {
   ): void;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
-  /**
-   * Resolves when nothing runs and the broker has all results, or at the end of the grace. A second call can only
-   * shorten the grace.
-   */
+  /** Resolves when nothing runs and all results are delivered, or after the grace. A second call can shorten it. */
   stop(options?: StopOptions): Promise<void>;
   /** `stop()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;

@@ -44,10 +44,7 @@ interface OutputSource {
 export interface AttemptOutput {
   readonly task: TaskRef;
   readonly cap: number;
-  /**
-   * Set if the job relays: output that the buffer does not send at once is relayed, and the source is paused while it
-   * is taken slowly.
-   */
+  /** Set if the job relays: unsent output is relayed, and the source is paused while it is taken slowly. */
   readonly relayFrom: OutputSource | undefined;
   /** From this time on it is not held. */
   readonly holdUntil: number;
@@ -119,10 +116,7 @@ export class OutputSender {
     return size === 0 ? { outputBytes: 0 } : { outputBytes: size, output: parts };
   }
 
-  /**
-   * The attempt was dropped while it runs: its held output is not sent. Another store may assign the same attempt
-   * meanwhile.
-   */
+  /** The attempt was dropped while it runs: held output is not sent. Another store may assign the same attempt. */
   drop(attempt: AttemptOutput): void {
     this.#held.delete(attempt);
   }

@@ -4,10 +4,7 @@ import { type JobRecipe, RECIPES_REMEMBERED } from "../protocols/laboro/messages
 /** Recipes kept: twice the number that the broker relies on. */
 const MAX_RECIPES = 2 * RECIPES_REMEMBERED;
 
-/**
- * The recipes that a worker has. The broker sends a recipe again if it is not among the last it sent, so old recipes
- * without tasks here are removed.
- */
+/** A worker's recipes. Old ones without tasks are removed: the broker sends again what is not among its last. */
 export class Recipes {
   readonly #recipes = new Map<JobId, JobRecipe>();
   readonly #jobsInUse: () => ReadonlySet<JobId>;

@@ -68,10 +68,7 @@ export const workerStops = (): LaboroError => new LaboroError("LABORO_WORKER_STO
 
 export const REQUEST_INFO: CallInfo = { job: 0, index: 0, number: 1, attempt: 1, after: [] };
 
-/**
- * A call of a handler. It ends once: with the handler's reply, or past the grace of an abort. A later return value is
- * dropped.
- */
+/** A call of a handler. It ends once: with the reply, or past the grace of an abort. Later values are dropped. */
 export class ServiceCall implements HandlerContext {
   readonly #service: string;
   readonly info: CallInfo;
@@ -179,10 +176,7 @@ export class ServiceCall implements HandlerContext {
     this.#onAbandoned = act;
   }
 
-  /**
-   * Aborts the signal, and ends the call after the grace if the handler has not. A later call can only shorten the
-   * grace.
-   */
+  /** Aborts the signal, and ends the call after the grace. A later call can only shorten the grace. */
   abort(graceMs: number, reason: Error): void {
     const graceEnd = performance.now() + graceMs;
     if (this.#onEnd === undefined || graceEnd >= this.#graceEnd) return;
@@ -259,10 +253,7 @@ export class Services {
     return this.#services.get(name)?.returnsValue === true;
   }
 
-  /**
-   * Ends the call with the handler's reply, at once if the handler returns no promise. Never throws: an error becomes
-   * the reply.
-   */
+  /** Ends the call with the handler's reply, at once if there is no promise. Never throws: an error is a reply. */
   start(call: ServiceCall, service: string, body: Uint8Array): void {
     const handler = this.#services.get(service)?.handler;
     if (handler === undefined) {
@@ -306,10 +297,7 @@ function failure(cause: unknown): ServiceReply {
   return { error: own ? (code as ErrorCode) : "LABORO_SERVICE_FAILED", body: Buffer.from(message), details };
 }
 
-/**
- * Detects functions of this process that keep its event loop busy for longer than a heartbeat, so that the broker gets
- * nothing.
- */
+/** Detects functions that keep the event loop busy for longer than a heartbeat: the broker gets nothing. */
 export class BlockWatch {
   readonly #log: Log;
   readonly #now: () => number;

@@ -149,10 +149,7 @@ export class TaskFolders {
     }
   }
 
-  /**
-   * Sends the files that the task returns. If it has succeeded, each path without a wildcard must exist. A link is
-   * refused, because it may point anywhere.
-   */
+  /** Sends the files that the task returns. After a success, paths without a wildcard must exist. Refuses links. */
   async returnFiles(
     task: TaskRef,
     folder: string,

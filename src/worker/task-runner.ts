@@ -145,10 +145,7 @@ export class TaskRunner {
     return this.#runProcess(task, job, recipe, acquired, sink);
   }
 
-  /**
-   * Gets the task's files, runs it in its own folder, and sends the files that it returns. Its slot is taken all the
-   * time.
-   */
+  /** Gets the task's files, runs it in its own folder, and sends the files that it returns, all in its slot. */
   #runWithFiles(
     task: PrefetchedTask,
     job: JobRecipe,

@@ -57,9 +57,7 @@ interface RunningAttempt {
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
   readonly output: AttemptOutput;
-  /**
-   * After an abort, a handler that succeeds has done its work. A process that exits with 0 may have been interrupted.
-   */
+  /** After an abort, a handler that succeeds has done its work. A process that exits with 0 may be interrupted. */
   readonly isCall: boolean;
   /** At its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
   endAction: "report" | "drop" | "return";

@@ -54,9 +54,7 @@ export function setText(element: Element, text: string | number): void {
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
-/**
- * One child per item, in their order. Each is made once and then updated: focus and selection are kept.
- */
+/** One child per item, in their order. Each is made once and then updated: focus and selection are kept. */
 export function updateRows<Item, Row extends Element>(
   parent: Element,
   items: readonly Item[],

@@ -1,7 +1,4 @@
-/**
- * Keyboard shortcuts: g and a letter opens a page, / focuses its search, ? lists them. Ignored while the user types
- * text.
- */
+/** Keyboard shortcuts: g and a letter opens a page, / its search, ? lists them. Ignored while the user types. */
 
 import { NAV_ITEMS, navAddress } from "./app-shell.js";
 import { h } from "./dom.js";

@@ -1,7 +1,4 @@
-/**
- * Polls for a page: never two requests at once, none while the page is hidden. After a failure the interval grows until
- * a poll succeeds.
- */
+/** Polls for a page: one request at a time, none while it is hidden, at longer intervals after failures. */
 const DEFAULT_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 15_000;
 

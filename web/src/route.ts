@@ -1,7 +1,4 @@
-/**
- * Addresses of the dashboard: the page, the selected item, and the filters. Every view has an address that can be
- * shared.
- */
+/** Addresses of the dashboard: page, selected item, filters. Every view has an address that can be shared. */
 
 export const ROOT = "/ui";
 

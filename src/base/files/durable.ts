@@ -21,10 +21,7 @@ export function writeFailure(cause: unknown, doing: string): LaboroError {
   return new LaboroError(transientCode(errnoOf(cause)) ?? "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
 }
 
-/**
- * If a start failed because the disk is full, the error names the directory and what to do. Other causes are returned
- * unchanged.
- */
+/** If a start failed because of a full disk, the error names the directory and what to do. Others stay unchanged. */
 export function startFailure(cause: unknown, what: string, dir: string): unknown {
   const failure = writeFailure(cause, "cannot write");
   if (failure.code !== "LABORO_DISK_FULL") return cause;

@@ -154,9 +154,7 @@ function read(path: string): string | undefined {
   }
 }
 
-/**
- * Blocks: taking a lock is part of a synchronous start. It waits for milliseconds, and only with concurrent claimants.
- */
+/** Blocks, because a start takes locks synchronously. It waits for milliseconds, only with concurrent claimants. */
 function pause(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }

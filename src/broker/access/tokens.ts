@@ -1,7 +1,4 @@
-/**
- * Tokens and their roles: `tokens.json` in the data directory, readable by its owner only. The admin's token is in
- * `access.json`.
- */
+/** Tokens and their roles: `tokens.json`, readable by its owner only. The admin's token is in `access.json`. */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

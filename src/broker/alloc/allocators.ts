@@ -143,10 +143,7 @@ export class AllocatorDriver {
     return rows;
   }
 
-  /**
-   * The number of the next allocation is kept after the removal of an allocator, so that running allocations and their
-   * workers keep their numbers.
-   */
+  /** A removed allocator keeps the number of its next allocation: running allocations and workers keep theirs. */
   async #rows(): Promise<readonly (Row | RemovedRow)[]> {
     return (await this.#core.store.keyValues(ALLOCATOR_BUCKET)).map(({ key, value, version }) => ({
       ...(JSON.parse(value) as Row | RemovedRow),
@@ -158,9 +155,7 @@ export class AllocatorDriver {
     return (await this.list()).find((one) => one.name === name);
   }
 
-  /**
-   * Changes an allocator. `change` is called again if another broker has changed it meanwhile. Undefined removes it.
-   */
+  /** Changes an allocator. `change` is called again if another broker changed it meanwhile. Undefined removes it. */
   async change(
     name: string,
     change: (found: Allocator | undefined, now: number, next: number) => Pick<Allocator, "spec" | "state"> | undefined,
@@ -214,9 +209,7 @@ export class AllocatorDriver {
     return demand.demandOf(this.#core.state, (job) => this.#core.jobs.countersOf(job), elsewhere);
   }
 
-  /**
-   * What allocators of its pool do about the waiting tasks of a job. Undefined if none waits, or there is no allocator.
-   */
+  /** What allocators of its pool do about a job's waiting tasks. Undefined if none waits, or without allocator. */
   async explain(id: JobId): Promise<string | undefined> {
     const open = this.#core.state.jobs.get(id);
     const all = this.#core.store.shared ? await this.list() : this.known;

@@ -162,10 +162,7 @@ interface Observed {
   readonly useful: (number: number) => boolean | undefined;
   /** The last line of the output of an allocation's job script. */
   readonly lastLine: (number: number) => string | undefined;
-  /**
-   * How long the batch system was watched without a break and has shown this allocation in its state. Independent of
-   * clock changes.
-   */
+  /** How long the batch system, watched without a break, has shown this allocation in its state. */
   readonly watchedMs: number;
   readonly stateMs: (one: Allocation) => number;
 }

@@ -272,10 +272,7 @@ export class Membership {
     this.#schedule(0);
   }
 
-  /**
-   * Any broker can lease the waiting tasks of a dead broker. Tasks of the workers that this broker took over are kept
-   * for the grace period.
-   */
+  /** Others can lease a dead broker's waiting tasks. Tasks of its workers are kept for the grace period. */
   async #takeOverDead(): Promise<void> {
     for (const epoch of await this.#group.reap(now())) this.#dead.add(epoch);
     for (const epoch of this.#dead) {
@@ -317,10 +314,7 @@ export class NamedLease {
     this.#name = name;
   }
 
-  /**
-   * Takes or renews the lease for `ms`. Returns whether this broker has it. A free lease is left to other brokers for
-   * `yieldMs`.
-   */
+  /** Takes or renews the lease for `ms`, and returns whether it has it. Leaves a free lease to others for `yieldMs`. */
   async take(ms: number, yieldMs: number): Promise<boolean> {
     const { membership, state, store } = this.#core;
     if (!store.shared || store.group === undefined) return true;

@@ -20,9 +20,7 @@ import type { Core } from "../core.js";
 
 const BUCKET = "access";
 
-/**
- * Returns the value of this key. If there is none, stores the one that `make` returns, unless another broker is faster.
- */
+/** Returns the value of this key. If there is none, stores the one of `make`, unless another broker is faster. */
 async function getOrCreate(core: Core, key: string, make: () => Promise<string>): Promise<string> {
   for (;;) {
     const found = await readText(core.store, key);

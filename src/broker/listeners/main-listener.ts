@@ -302,9 +302,7 @@ function acceptConnections(
   return plain;
 }
 
-/**
- * The TLS server is made for the first connection, because making it takes longer than the rest of a broker's start.
- */
+/** The TLS server is made for the first connection, because that takes longer than the rest of a broker's start. */
 function tlsBefore(
   accept: (socket: Socket) => void,
   certificate: () => Promise<CertificatePair>,

@@ -1,7 +1,4 @@
-/**
- * Operations on allocators, which ask a batch system for workers. Each change is one conditional write of the
- * allocator's row.
- */
+/** Operations on allocators. Each change is one conditional write of the allocator's row. */
 import { isLoopback } from "../../base/addresses.js";
 import { LaboroError } from "../../base/errors.js";
 import {

@@ -93,10 +93,7 @@ export class ConnectionAsks {
     return () => this.remove(bytes, follows);
   }
 
-  /**
-   * Like `begin`, without a function to call: `remove` must follow once, with the same numbers. Throws
-   * LABORO_QUEUE_FULL.
-   */
+  /** Like `begin`, but ended by `remove` with the same numbers. Throws LABORO_QUEUE_FULL. */
   add(bytes: number, follows = 0): void {
     for (const count of this.#counts) count.check(bytes, follows);
     for (const count of this.#counts) count.add(1, bytes, follows);

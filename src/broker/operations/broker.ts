@@ -1,6 +1,4 @@
-/**
- * Operations on the broker: its status, a login link for a browser, the config pushed to workers, drain, paused pools.
- */
+/** Operations on the broker: its status, a login link, the config pushed to workers, drain, paused pools. */
 import { now } from "../../base/clock.js";
 import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
@@ -121,9 +119,7 @@ const configView = s.object({
 
 type ConfigView = s.ReadType<typeof configView>;
 
-/**
- * Removes the values of environment variables, of all workers, a pool or one, for roles that may not see those of jobs.
- */
+/** Removes the values of environment variables, for roles that may not see those of jobs. */
 function visibleTo(role: Role, { settings, ...config }: ConfigView): ConfigView {
   if (maySeeEnvironment(role)) return { ...config, settings };
   const hidden = JSON.stringify(settings, (name, value: ConfigValue) =>

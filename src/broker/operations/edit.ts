@@ -1,7 +1,4 @@
-/**
- * Changes of a job that has not ended: its name, priority and limits, and more tasks for an open job. Running ended
- * tasks again.
- */
+/** Changes of jobs: name, priority and limits, more tasks for an open job, and running ended tasks again. */
 import { now } from "../../base/clock.js";
 import { asLaboroError, badInput, LaboroError } from "../../base/errors.js";
 import { reserveTaskRangeIds } from "../../dispatch/commit-results.js";

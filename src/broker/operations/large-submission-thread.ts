@@ -1,6 +1,4 @@
-/**
- * The thread that reads one large submission, answers with the job and its entries in the form of the store, and ends.
- */
+/** The thread that reads one large submission and answers with the job and its entries in the form of the store. */
 import { parentPort, workerData } from "node:worker_threads";
 import { Unpackr } from "msgpackr";
 import { asLaboroError, badInput } from "../../base/errors.js";

@@ -1,7 +1,4 @@
-/**
- * An operation: its name, required role, path in the HTTP API, input, output and action. Also fields that several
- * operations share.
- */
+/** The parts of an operation: name, required role, HTTP path, input, output, action. Also fields that several share. */
 import { LaboroError } from "../../base/errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
 import { JobId } from "../../model/ids.js";

@@ -1,7 +1,4 @@
-/**
- * A task's output: page by page, or followed while it is written. Files that are sent with jobs and returned by tasks,
- * a part at a time.
- */
+/** A task's output, page by page or followed while it is written. Files of jobs and tasks, a part at a time. */
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { type JobId, taskKey } from "../../model/ids.js";
@@ -105,10 +102,7 @@ interface AttemptChoice {
   readonly attempt?: number;
 }
 
-/**
- * The attempt to read, and whether it has ended. Determined before its output is read, so that no output arrives after
- * the last read.
- */
+/** The attempt to read, and whether it has ended. Read before its output, so that no output arrives later. */
 async function attemptOf(core: Core, owner: Job, given: AttemptChoice): Promise<{ attempt?: number; ended: boolean }> {
   const { attempt } = given;
   const here = localClaim(core, given.job, given.index);

@@ -114,10 +114,7 @@ function whyEnded({ state, code, signal, timedOut, error, worker }: TaskResult):
   return state === "failed" ? `it has failed on ${worker}: ${how}` : `it was cancelled on ${worker}: ${how}`;
 }
 
-/**
- * In order of importance: a cell has one of the first three states if any of its tasks has it, otherwise the most
- * frequent one.
- */
+/** A cell has one of the first three states, in this order, if any of its tasks has it; else the most frequent. */
 const CELL_STATES = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"] as const;
 const [FAILED, RUNNING, PREFETCHED, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
 const KINDS = CELL_STATES.length;

@@ -67,9 +67,7 @@ interface LocatedWorker {
   readonly peer?: Peer;
 }
 
-/**
- * The old broker of a worker that has moved may still list it as disconnected. The broker where it is connected counts.
- */
+/** A worker that has moved may still be listed by its old broker. The broker where it is connected counts. */
 async function allWorkers(core: Core): Promise<LocatedWorker[]> {
   const { peers, group } = core;
   if (peers === undefined || group === undefined) return localWorkers(core).map((view) => ({ view }));

@@ -196,10 +196,7 @@ export abstract class AssignedTasks<D extends object> {
     await this.joinNew(profile);
   }
 
-  /**
-   * Joins a worker that has no tasks yet. With SQLite it takes effect within the call, so that the worker's next
-   * message, such as a late result, finds it joined.
-   */
+  /** Joins a worker without tasks. With SQLite this takes effect at once: the worker's next message finds it joined. */
   async joinNew(profile: TaskWorkerProfile): Promise<void> {
     this.#id = profile.id;
     const held = this.all().map((task) => ({ ...rangeOf(task), state: "running" as const }));

@@ -51,10 +51,7 @@ export abstract class CallWorker implements WorkerPort {
   }
 
   protected abstract sendCall(call: WorkerCall): void;
-  /**
-   * The client of this call no longer waits, but the worker may still work on it. `then` is called unless the call was
-   * abandoned before.
-   */
+  /** The client no longer waits; the worker may continue. `then` is called unless the call was abandoned before. */
   protected abstract abandonCall(name: string, then: (call: WorkerCall) => void): void;
   abstract stop(): void;
   abstract close(reason: string): void;

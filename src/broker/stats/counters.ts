@@ -162,10 +162,7 @@ export class Histogram {
 
 // Counts of open work and workers. Each call visits all open jobs or workers, so it is for occasional use.
 
-/**
- * `atPeers`: running tasks of each job at other brokers. `delayed`: jobs that only the store knows; some are also in
- * dispatch.
- */
+/** `atPeers`: running tasks of jobs at other brokers. `delayed`: jobs in the store only, or also in dispatch. */
 export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map(), delayed = 0) {
   const jobs = { held: 0, blocked: 0, delayed, waiting: 0, running: 0 };
   const tasks = { waiting: 0, running: 0 };

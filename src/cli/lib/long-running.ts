@@ -1,6 +1,6 @@
 /**
- * What long-running verbs share: a log, signals, and the state that systemd shows. Not in interrupt.ts: pino would take
- * a part of every start.
+ * What long-running verbs share: a log, signals, and the state for systemd. Apart from interrupt.ts: pino is slow to
+ * load.
  */
 import { execFile } from "node:child_process";
 import { pino } from "pino";

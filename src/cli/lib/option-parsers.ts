@@ -121,9 +121,7 @@ function unitsMs(text: string): number | undefined {
 
 const TIME = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?))?(Z|[+-]\d\d:?\d\d)?$/;
 
-/**
- * A date with or without a time, in milliseconds since 1970. Without a zone it is local time. A parser for commander.
- */
+/** A date with or without a time, in milliseconds since 1970. Without a zone it is local time. */
 export function parseTime(text: string): number {
   const [, date, clock = "00:00", zone = ""] = TIME.exec(text.trim()) ?? [];
   const ms = date === undefined ? Number.NaN : Date.parse(`${date}T${clock}${zone.replace(/^(...)(\d\d)$/, "$1:$2")}`);

@@ -21,10 +21,7 @@ export function printNotice(...lines: readonly string[]): void {
 /** The lines of a message, with control characters escaped. */
 export const escapeLines = (text: string): string => text.split("\n").map(escapeControls).join("\n");
 
-/**
- * Writes bytes of a task or a peer to a standard stream. On a terminal, escape sequences other than text styles are
- * removed.
- */
+/** Writes bytes of a task or peer to a standard stream. A terminal gets no escape sequences but text styles. */
 export function openOutput(stream: NodeJS.WriteStream): (bytes: Uint8Array) => void {
   const filter = stream.isTTY ? new EscapeFilter() : undefined;
   return (bytes) => void stream.write(filter?.filter(bytes) ?? bytes);

@@ -19,10 +19,7 @@ export async function runProgram(given: readonly string[]): Promise<void> {
   }
 }
 
-/**
- * Loads the named verbs, or all. If the first name is not a verb, the others are present too, for the help and for
- * suggestions. A verb starts faster without them.
- */
+/** Loads the named verbs, or all. If the first name is no verb, all are present, for the help and suggestions. */
 export async function makeProgram(loaded: readonly string[] | "all"): Promise<Command> {
   const program = new Command("laboro")
     .description("Distribute work: clients submit jobs, a broker stores them, workers run their tasks.")

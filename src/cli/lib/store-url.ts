@@ -10,9 +10,7 @@ import { badInput, type LaboroError, whyUnreadable } from "../../base/errors.js"
 
 const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
 
-/**
- * Undefined if the store is in the data directory. Throws LABORO_BAD_INPUT; the message does not contain the password.
- */
+/** Undefined for a store in the data directory. Throws LABORO_BAD_INPUT; the message never has the password. */
 export function resolveStoreUrl(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string | undefined {
   if (given !== undefined) {
     if (passwordIn(given)) {

@@ -78,10 +78,7 @@ function lineOf({ state, message, remedy }: Check, terminal: Terminal): string {
   return `${head}  ${escapeControls(message)}${remedy === undefined ? "" : `; ${escapeControls(remedy)}`}`;
 }
 
-/**
- * The oldest release of each line that loads ES modules by require(), as in package.json's `engines`. Newer lines all
- * do.
- */
+/** The oldest release of each line that loads ES modules by require(), as in `engines`. Newer lines all do. */
 const OLDEST_NODE: Readonly<Record<number, number>> = { 20: 19, 22: 12 };
 const NEWEST_LISTED = 22;
 /** A worker needs a few descriptors for each task, a broker one for each connection. */

@@ -1,7 +1,4 @@
-/**
- * `laboro drain`: no new work for a worker, or for all workers of a broker. `laboro undrain`: work for the worker
- * again.
- */
+/** `laboro drain` and `undrain`: no new work for a worker or a broker, and work for a worker again. */
 import { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";

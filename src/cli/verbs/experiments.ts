@@ -1,7 +1,4 @@
-/**
- * `laboro experiments`: runs the scripts in `runs/` at runexp runners and on this machine, and writes `outputs/*.res`.
- * For users of queueexp.
- */
+/** `laboro experiments`: runs the scripts in `runs/` at runexp runners and here, and writes `outputs/*.res`. */
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";

@@ -99,10 +99,7 @@ function statesOf({ failed, all }: Options): readonly TaskEnd[] {
   return failed === true ? ["failed"] : ["failed", "cancelled"];
 }
 
-/**
- * Runs tasks in this process, on the data of `laboro run` in `dir`. Loads the broker here, because a rerun at another
- * broker does not need it.
- */
+/** Runs tasks here, on the data of `laboro run` in `dir`. Loads the broker, which a rerun elsewhere does not need. */
 async function rerunLocally(
   dir: string,
   choose: (client: Client) => Promise<readonly JobView[]>,

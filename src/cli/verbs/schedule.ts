@@ -264,10 +264,7 @@ function whenText({ cron, timeZone, everyMs }: Pick<ScheduleInfo, "cron" | "time
   return `${cron} ${timeZone ?? "UTC"}`;
 }
 
-/**
- * The next runs. Refuses wrong times. The reader of cron expressions is loaded here, because other actions start faster
- * without it.
- */
+/** The next runs. Refuses wrong times. Loads the reader of cron expressions, which other actions do not need. */
 async function checkedPreview(times: ScheduleTimes, before?: ScheduleInfo): Promise<string[]> {
   const { checkTimes, nextPoints } = await import("../../model/schedule-times.js");
   const now = Date.now();

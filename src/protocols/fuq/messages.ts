@@ -7,9 +7,7 @@ import type { Bytes } from "../../model/recipe.js";
 export const TYPES = { OK: 1, HELLO: 2, JOB: 3, UPDATE: 4, CANCEL: 5, LIST: 6, STOP: 7, ERROR: 8, RESET: 9 } as const;
 export type TypeName = keyof typeof TYPES;
 
-/**
- * The original defines the first two numbers. The specification names the others without a number; laboro chose them.
- */
+/** The original defines the first two numbers. The specification names the others; laboro chose their numbers. */
 export const ERRORS = {
   overflow: 1,
   no_procs: 2,

@@ -1,7 +1,4 @@
-/**
- * The sequence numbers of one side of a connection (section 4 of the specification): even from the worker, odd from the
- * foreman, rising, and above all received ones.
- */
+/** The sequence numbers of one side (section 4): even from the worker, odd from the foreman, above all received. */
 export type Side = "foreman" | "worker";
 
 /** The largest number that fits into a header. */

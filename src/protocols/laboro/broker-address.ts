@@ -26,10 +26,7 @@ interface BrokerOption {
   readonly caFingerprint?: string | undefined;
 }
 
-/**
- * Reads the options `broker`, `token` and `caFingerprint` of workers and clients. Without a token, `broker` is a join
- * URL.
- */
+/** Reads `broker`, `token` and `caFingerprint` of workers and clients. Without a token, `broker` is a join URL. */
 export function addressesOf({ broker, token, caFingerprint }: BrokerOption): {
   readonly urls: readonly BrokerAddress[];
   readonly token: string;

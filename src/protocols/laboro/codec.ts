@@ -84,18 +84,12 @@ const REQUEST_NUMBERS: Readonly<Partial<Record<Sender, number>>> = {
   brokerToClient: TO_CLIENT.RESPONSE.number,
 };
 
-/**
- * Messages with values that a caller of the SDK gave, or with texts of any origin. All others contain only values that
- * laboro made.
- */
+/** Messages with values of an SDK caller, or with texts of any origin. All others contain only laboro's own. */
 const WITH_GIVEN_VALUES: ReadonlySet<LinkMessage["type"]> = new Set([
   ...(["JOIN", "SERVICES", "REPLY"] as const),
   ...(["HELLO", "REQUEST", "OPERATION", "RESULT", "CONFIG"] as const),
 ]);
-/**
- * Messages with values of a submission, which were checked at the submission. They are refused only if they make a
- * large message.
- */
+/** Messages with values that were checked at the submission. They are refused only if they make it too large. */
 const WITH_SUBMITTED_VALUES: ReadonlySet<LinkMessage["type"]> = new Set(["RECIPE", "TASKS"]);
 const UNCHECKED_BYTES = ROWS_LIMIT;
 
@@ -166,10 +160,7 @@ export class FrameBuilder {
     return this.#count;
   }
 
-  /**
-   * Adds the message, after a call of `makeRoom` with its size. Throws the errors of encodeMessage; then nothing is
-   * added.
-   */
+  /** Adds the message after `makeRoom` with its size. Throws the errors of encodeMessage; then nothing is added. */
   add(message: LinkMessage, makeRoom?: (bytes: number) => void): void {
     const size = requestSize(message);
     const encoded = size === 0 ? encodeMessage(message) : undefined;

@@ -20,10 +20,7 @@ export function pinnedTlsOptions(fingerprint: string): ConnectionOptions | undef
   return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => undefined };
 }
 
-/**
- * Finds the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE if it is
- * missing.
- */
+/** Finds the certificate with this fingerprint in the server's chain. Rejects with LABORO_BAD_CERTIFICATE. */
 export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal, tunnels?: string): Promise<void> {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   return new Promise((resolve, reject) => {

@@ -44,19 +44,13 @@ export interface DialOptions<From extends DialerRole> {
   readonly token?: string;
   /** SHA-256 of the CA's certificate, required of every `https:` URL without its own. */
   readonly caFingerprint?: string;
-  /**
-   * A directory with a Unix socket for each broker that is reached through a tunnel. Then no broker is reached
-   * otherwise.
-   */
+  /** A directory with a Unix socket for each broker behind a tunnel. Then no broker is reached otherwise. */
   readonly tunnels?: string;
   readonly onOpen: (connection: LinkOf<From>) => void;
   readonly onMessages: (batch: readonly DialerMessages[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
   readonly onDisconnected: (reason: CloseReason) => void;
-  /**
-   * The broker refuses: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its close frame. Not tried
-   * again.
-   */
+  /** Refused: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or a close frame. Not tried again. */
   readonly onRefused: (error: LaboroError) => void;
   /** Every URL has failed, for the n-th time in a row. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
@@ -279,10 +273,7 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 }
 
-/**
- * The URL of the link at a broker, and the fingerprint of its CA. Token and fingerprint are not sent as part of the
- * URL.
- */
+/** The URL of the link at a broker, and the fingerprint of its CA. Neither token nor fingerprint are in the URL. */
 function linkUrl(base: string, caFingerprint: string): { readonly url: URL; readonly fingerprint?: string } {
   const [address = "", ownFingerprint = ""] = base.split("#", 2);
   const url = new URL(PATH, address.replace(/\/*$/, "/"));

@@ -46,10 +46,7 @@ const MESSAGE_BYTES = 64;
 
 let deliveries = 0;
 
-/**
- * After the caller has returned. After many deliveries in one turn of the event loop, in the next turn, so that others
- * are not delayed.
- */
+/** After the caller has returned; after many deliveries in one turn, in the next turn, so that others run too. */
 function soon(deliver: () => void): void {
   if (deliveries === 0) setImmediate(() => (deliveries = 0));
   if (++deliveries <= MAX_DELIVERIES) process.nextTick(deliver);

@@ -232,10 +232,7 @@ export type ToWorker =
       readonly body: Uint8Array;
       readonly deadline: number;
     }
-  /**
-   * The answer to GET_RESULTS: a page of results, or why there is none. `service`: the service that the tasks of that
-   * job call.
-   */
+  /** The answer to GET_RESULTS: a page, or why there is none. `service`: what the tasks of that job call. */
   | {
       readonly type: "RESULTS";
       readonly id: number;

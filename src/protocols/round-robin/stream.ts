@@ -135,10 +135,7 @@ export class StreamSources {
 const PIECE_HEAD = 8;
 const FILLING = 1;
 
-/**
- * The data of the test stream: pieces of an offset, a length and that many bytes of 01, until the lengths add up to
- * `size`.
- */
+/** Data of the test stream: pieces of an offset, a length and that many bytes of 01; `size` bytes in all. */
 export function testData(size: number): Buffer {
   const pieces: Buffer[] = [];
   for (let left = size; left > 0; ) {

@@ -39,9 +39,7 @@ interface ResHeader {
   readonly waitStatus: number;
 }
 
-/**
- * The header of a text with one character per byte, if it is complete. A `.m` job has an empty line after the command.
- */
+/** The header of a text with one character per byte, if complete. A `.m` job has an empty line after the command. */
 export function readResHeader(text: string): ResHeader | undefined {
   const found =
     /^runexp summary: (?:success|failure)\n\n[^\n]* -- \[[^\n]*\] Running [^\n]*\n> [^\n]*\n\n?[^\n]* -- Finished running\nProgram exited with status (-?\d+)\nProgram output follows\n\n/.exec(
@@ -61,10 +59,7 @@ const MAX_LINE = 65_536;
 /** …which overlap, so that no tag is split. */
 const OVERLAP = 256;
 
-/**
- * The last line with `RES:` decides: it is a success unless it says `RES: failed`. Output without such a line is a
- * failure. The exit status does not matter.
- */
+/** The last line with `RES:` decides: success, unless it says failed; failure without one. Exit codes are ignored. */
 export class ResStatusReader {
   #line = "";
   #tagged = false;

@@ -210,10 +210,7 @@ export class OutputSegments {
     });
   }
 
-  /**
-   * Called once after a start, for a job that may continue: finds its attempts, which the caller then releases or
-   * keeps.
-   */
+  /** Called once after a start, for a job that may continue: finds attempts, which the caller releases or keeps. */
   recover(id: JobId): readonly SegmentDamage[] {
     const job = this.#jobs.get(id);
     if (job === undefined || !job.directoryExists) return [];

@@ -46,9 +46,7 @@ SELECT EXISTS (SELECT 1 FROM alive) AS alive,
 const COMMIT = "COMMIT AND CHAIN";
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 1_000;
-/**
- * A slow statement is cancelled and gets more time at the next try. Otherwise a slow server would never complete it.
- */
+/** A slow statement is cancelled and gets more time at the next try, so that a slow server completes it. */
 const MAX_STATEMENT_TIMEOUT_MS = 600_000;
 /** Without an answer for this long after the statement timeout the connection is given up. */
 const NO_REPLY_MS = 3_000;

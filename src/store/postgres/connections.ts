@@ -164,9 +164,7 @@ export class Connections {
   }
 }
 
-/**
- * Without an answer in time the connection is closed, which rejects the statement. The next try has a new connection.
- */
+/** Without an answer in time, closes the connection, which rejects the statement. The next try has a new one. */
 async function withTimeout<T>(ms: number, answering: Promise<T>, cutOff: () => void): Promise<T> {
   const timer = setTimeout(cutOff, ms);
   try {
@@ -237,10 +235,7 @@ export function storeFailure(cause: unknown, displayUrl: string, opening = false
   return new LaboroError("LABORO_STORE_FAILED", text, { cause });
 }
 
-/**
- * A statement of a batch outside its transaction, on a connection with an earlier transaction: the setting exists and
- * is empty.
- */
+/** A statement of a batch outside its transaction, on a connection that was used before: the setting is empty. */
 const isOutsideTransaction = (cause: unknown): boolean =>
   errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
 

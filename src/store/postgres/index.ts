@@ -39,10 +39,7 @@ export interface PostgresOptions extends ConnectionOptions {
    * Otherwise they wait until the lease of that epoch ends.
    */
   readonly formerEpoch?: Epoch;
-  /**
-   * This broker's identity in its heartbeats. `formerEpoch` is used only if that epoch has the same identity: the
-   * database may have been re-created.
-   */
+  /** Its identity in heartbeats. `formerEpoch` counts only with the same identity: the database may be a new one. */
   readonly identity?: string;
   /** Called with messages for the operator. */
   readonly log?: (line: string) => void;

@@ -86,10 +86,7 @@ const conditionFor = (state: TaskEnd | undefined): string => {
   return number === 0 ? "AND r.state = 0" : `AND r.state <> 0 AND r.state = ${number}`;
 };
 
-/**
- * $1 job, $2 from, $3 limit, $4 the worker's name or null, $5 whether with small output, $6 with values up to this
- * size.
- */
+/** $1 job, $2 from, $3 limit, $4 worker's name or null, $5 with small output, $6 with values up to this size. */
 export const pageOfResults = (state?: TaskEnd): string => `
 SELECT ${RESULT_FIELDS}, CASE WHEN $5::boolean THEN r.output END AS output,
   CASE WHEN octet_length(r.value) <= $6::int THEN r.value END AS value FROM laboro.result r

@@ -212,8 +212,5 @@ export interface BatchContext {
   mayRemove: number;
 }
 
-/**
- * Combined writes gave another result than single ones would: the batch is rolled back and its writes are executed one
- * by one.
- */
+/** Combined writes have another result than single ones: the batch is rolled back and made write by write. */
 export class MustRunSeparately extends Error {}

@@ -1,7 +1,4 @@
-/**
- * The writes of a broker as one transaction: locks, output, then stage after stage. Small texts (`put`) are written
- * here.
- */
+/** The writes of a batch as one transaction: locks, output, then stage after stage. Also small texts (`put`). */
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import { LIMIT_BUCKET } from "../../model/limit.js";

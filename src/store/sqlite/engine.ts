@@ -1,6 +1,4 @@
-/**
- * The store itself, synchronous, as it runs in its thread. It is opened once; every other call needs it open.
- */
+/** The store itself, synchronous, as it runs in its thread. It is opened once; every other call needs it open. */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
 import { LaboroError } from "../../base/errors.js";

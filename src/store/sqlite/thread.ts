@@ -114,10 +114,7 @@ const PIECE = 1024 * 1024;
 /** On a disk with less free space than this the log is not extended. */
 const MIN_FREE_DISK = 1024 * 1024 * 1024;
 
-/**
- * Extends the log by one piece; false when it is long enough. Called in the thread that writes the log, so the two
- * never overlap.
- */
+/** Extends the log by one piece; false when it is long enough. The thread that writes the log calls it. */
 function extendWal(path: string): boolean {
   const log = `${path}-wal`;
   let fd: number;

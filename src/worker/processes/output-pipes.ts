@@ -16,10 +16,7 @@ import type { ShellPipes } from "./script.js";
 const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 /** Shared by all pipes: it is filled and emptied within one call. */
 const shared = Buffer.allocUnsafeSlow(65_536);
-/**
- * A pipe holds at most this much for an ordinary user (fs.pipe-max-size): a bound for leftover processes that never
- * stop writing.
- */
+/** The most that a pipe holds for an ordinary user (fs.pipe-max-size): a bound for leftovers that write on and on. */
 const MAX_IN_PIPE = 1_048_576;
 
 type PipeState = "clear" | "held";
@@ -53,9 +50,7 @@ export class OutputPipe {
     return "held";
   }
 
-  /**
-   * Delivers bytes as they arrive. `onClear` is called when the last writer closes the pipe, not if there is none now.
-   */
+  /** Delivers bytes as they arrive. `onClear` is called when the last writer leaves, not if there is none now. */
   follow(onClear?: () => void): void {
     this.unfollow();
     const follower = readNamedPipe(this.path, this.deliver);
@@ -87,9 +82,7 @@ export class OutputPipe {
   }
 }
 
-/**
- * Reads a named pipe in the event loop. Closes when its last writer is gone, but only if it has had a writer since now.
- */
+/** Reads a named pipe in the event loop. Closes when its last writer is gone, if it had a writer since now. */
 function readNamedPipe(path: string, deliver: (bytes: Buffer) => void): Socket {
   const options: SocketConstructorOpts & { readonly onread: OnReadOpts } = {
     fd: openSync(path, READ),
@@ -110,10 +103,7 @@ function readNamedPipe(path: string, deliver: (bytes: Buffer) => void): Socket {
   return socket;
 }
 
-/**
- * In its first milliseconds the output of a command stays in its pipes: most commands end before following them pays
- * off.
- */
+/** For its first milliseconds, output stays in the pipes: most commands end before following them pays off. */
 const FOLLOW_AFTER_MS = 10;
 
 /** Both output streams of the tasks of one shell. */

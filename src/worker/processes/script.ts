@@ -76,10 +76,7 @@ export interface RunningCommand {
   terminate(graceMs: number): void;
   /** SIGKILL to the process group. */
   kill(): void;
-  /**
-   * Stops reading its output, so that it blocks when its pipes are full. The content of the pipes at its end is still
-   * delivered.
-   */
+  /** Stops reading its output, so that it blocks when its pipes are full. At its end their content is delivered. */
   pause(): void;
   resume(): void;
 }
@@ -92,10 +89,7 @@ export interface ShellPipes {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/**
- * The lines, as latin1 text, that run one command in a subshell and report its end. `path`: the PATH of the base
- * environment.
- */
+/** The lines, as latin1, that run a command in a subshell and report its end. `path`: PATH of the base environment. */
 export function subshellScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
   const onFailure = quote(`echo "${mark} X$?">${quote(pipes.report)}`);
   const enter =
@@ -106,10 +100,7 @@ export function subshellScript(spec: CommandSpec, pipes: ShellPipes, mark: strin
   );
 }
 
-/**
- * The same without a subshell, for a command that `needsNoSubshell`. `enter`: the directory that the shell must change
- * to.
- */
+/** The same without a subshell, if `needsNoSubshell`. `enter`: the directory that the shell must change to. */
 export function directScript(spec: CommandSpec, pipes: ShellPipes, mark: string, enter: Bytes | undefined): string {
   const assignments = namedValues(spec.env).map(([name, word]) => `${name}=${word} `);
   const run =

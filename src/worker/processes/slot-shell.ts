@@ -322,10 +322,7 @@ export class SlotShell {
     return !task.direct || this.options.now() - task.started > JUST_BEGUN_MS;
   }
 
-  /**
-   * Its signals are at their defaults. But bash loses a signal that arrives just before its exec, so another one is
-   * sent.
-   */
+  /** Its signals are at their defaults. Bash loses a signal just before its exec, so another one is sent. */
   private seenOpen(task: SlotCommand): void {
     task.stage = "open";
     if (this.options.now() - task.started > JUST_BEGUN_MS) return;

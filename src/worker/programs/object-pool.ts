@@ -1,7 +1,4 @@
-/**
- * A pool of objects, each used by one holder at a time. The last one released is acquired first. Objects are created
- * when needed, up to `max`.
- */
+/** A pool of objects, each for one holder at a time, created when needed, up to `max`. The last released is next. */
 import { LaboroError } from "../../base/errors.js";
 
 const notWanted = (): LaboroError => new LaboroError("LABORO_DEADLINE", "the call was aborted before it began");

@@ -189,10 +189,7 @@ export class OutputBuffer {
     return output.#asEnded(end, lost);
   }
 
-  /**
-   * Makes the rest of an ended output durable. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED, and may be called
-   * again.
-   */
+  /** Makes the rest of an ended output durable. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED; repeatable. */
   async persist(): Promise<void> {
     this.#sealLast();
     this.#persisting = true;

@@ -148,9 +148,7 @@ export class ResultSpool {
     if (this.#entries.size === 0 && (this.#end > 0 || this.#flushes.length > 0)) this.#startWriting();
   }
 
-  /**
-   * Resolves when all appended entries are on disk or acknowledged. Rejects only if the spool is closed before that.
-   */
+  /** Resolves when all appended entries are on disk or acknowledged. Rejects only if the spool is closed first. */
   flush(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#flushes.push({ upTo: this.#lastNumber, resolve, reject });

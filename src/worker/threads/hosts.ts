@@ -25,18 +25,12 @@ export interface ThreadData {
   readonly unread: SharedArrayBuffer;
 }
 
-/**
- * At this number a thread waits until the worker has read half of the messages. Otherwise a handler that writes without
- * end would stop the heartbeat.
- */
+/** At this number a thread waits until half are read: a handler that writes on and on must not stop the heartbeat. */
 export const MAX_UNREAD = 512;
 
 /** The argument by which the file knows that it is such a process; the URL of the module follows. */
 export const HANDLER_PROCESS = "laboro-handlers";
-/**
- * The descriptor for the process's messages, each after its length. It waits until they fit into the pipe, as a thread
- * does.
- */
+/** The descriptor for the process's messages, each after its length. It blocks until they fit, like a thread. */
 export const MESSAGES_FD = 4;
 
 /** Beside this module, or the compiled one where this is the bundle or the source: the bundle cannot import modules. */
@@ -65,10 +59,7 @@ export function startThread(module: URL, { onMessage, onExit }: HostEvents): Hos
   return { send: (message) => worker.postMessage(message), kill: () => void worker.terminate() };
 }
 
-/**
- * It leads a process group, so that the signals of a terminal do not reach it, and the guardian ends it if the worker
- * dies.
- */
+/** It leads a process group: signals of a terminal do not reach it, and the guardian ends it if the worker dies. */
 export function startProcess(module: URL, memoryMb: number, guardian: Guardian, events: HostEvents): Host {
   const child = fork(fileURLToPath(hostFile()), [HANDLER_PROCESS, module.href], {
     detached: true,

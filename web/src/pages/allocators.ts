@@ -1,7 +1,4 @@
-/**
- * Allocators: what each has in the queue of its batch system, what it does about waiting work, its last allocations
- * and its log.
- */
+/** Allocators: the queue of each, what it does about waiting work, its last allocations and its log. */
 import { type Answer, ask } from "../api.js";
 import { h, set, setChildren, setText } from "../dom.js";
 import { ago, count, duration } from "../format.js";

@@ -1,7 +1,4 @@
-/**
- * A sequence chart: the peer to the left, the broker to the right, each message an arrow with its name, its fields
- * below when opened.
- */
+/** A sequence chart: the peer left, the broker right, each message an arrow with its name; fields when opened. */
 import type { Answer } from "../api.js";
 import { h, set, setText } from "../dom.js";
 import { clockMs, plural } from "../format.js";

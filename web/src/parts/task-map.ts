@@ -1,7 +1,4 @@
-/**
- * A map of a job's tasks: one cell per task, or per several tasks of a large job. A cell with a failed task shows the
- * failure.
- */
+/** A map of a job's tasks: one cell per task, or for several. A cell with a failed task shows the failure. */
 import type { Answer } from "../api.js";
 import { h, set, setChildren, setText } from "../dom.js";
 import { count, plural } from "../format.js";

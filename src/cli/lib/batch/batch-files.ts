@@ -180,10 +180,7 @@ export class JobLog {
     }
   }
 
-  /**
-   * A resumed batch keeps the lines of its earlier runs and adds lines that are missing. Another batch replaces the
-   * file.
-   */
+  /** A resumed batch keeps its lines and adds those that are missing. Another batch replaces the file. */
   begin({ job, resumed, earlier, commandOf }: StartedBatch): void {
     const isFile = fstatSync(this.#fd).isFile();
     if (!resumed && isFile) ftruncateSync(this.#fd);
@@ -278,9 +275,7 @@ export class ResultFiles {
   }
 }
 
-/**
- * In Node 20 a recursive `mkdir` loops forever if the system reports ENOENT below an existing folder, such as /proc/x.
- */
+/** Node 20's recursive `mkdir` loops forever if the system reports ENOENT below an existing folder, as in /proc. */
 function makeFolders(path: string): void {
   try {
     mkdirSync(path);

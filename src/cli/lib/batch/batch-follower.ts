@@ -1,7 +1,4 @@
-/**
- * Follows a batch to its end and reports each ended task once, also across restarts of the broker: a new client tells
- * the broker which tasks were reported.
- */
+/** Follows a batch to its end and reports each task once: a new client tells the broker which were reported. */
 import type { Client } from "../../../client/client.js";
 import type { TakeOutput } from "../../../client/follow.js";
 import type { JobEnd } from "../../../model/job.js";
@@ -36,10 +33,7 @@ export class BatchFollower {
     this.#handlers = handlers;
   }
 
-  /**
-   * Returns undefined if `stop` was aborted before the job ended. Rejects with LABORO_BROKER_GONE if the broker
-   * disconnects; call it again with a new client.
-   */
+  /** Undefined if `stop` was aborted before the end. Rejects with LABORO_BROKER_GONE: call again with a new client. */
   async waitForEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
     const { live, relay, onProgress } = this.#handlers;
     const options = { has: this.#reported.ranges, live, relay, reconnect: false, signal: stop };

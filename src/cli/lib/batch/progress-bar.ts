@@ -1,6 +1,4 @@
-/**
- * A progress bar on a terminal's last line, with failures, rate and remaining time. Draws nothing without a terminal.
- */
+/** A progress bar on a terminal's last line: failures, rate, remaining time. Draws nothing without a terminal. */
 import type { WriteStream } from "node:tty";
 import { speedTexts } from "../../../base/format.js";
 import type { JobView, OperationOutput } from "../result-text.js";

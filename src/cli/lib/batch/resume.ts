@@ -41,10 +41,7 @@ export interface StartedBatch {
   readonly remaining: number;
   /** Tasks of the job that ended in an earlier run. */
   readonly endedBefore: ReadonlySet<number>;
-  /**
-   * The jobs of the batch with the tasks that ended in earlier runs: this one if it was resumed, and those that it
-   * resumes.
-   */
+  /** The jobs with tasks that ended in earlier runs: this one if it was resumed, and those that it resumes. */
   readonly earlier: readonly EarlierJob[];
   /** For a finished job: tasks that ended and do not run again. */
   readonly shownBefore?: readonly TaskView[];
@@ -138,10 +135,7 @@ interface UnfinishedBatch {
   readonly earlierTasks: readonly BatchTask[];
 }
 
-/**
- * Undefined if the job has none of the wanted entries. Then it is another batch of the same command, which may be
- * running.
- */
+/** Undefined if the job has none of the wanted entries: then it is another batch, which may be running. */
 async function batchOf(
   client: Client,
   job: JobView,
@@ -261,9 +255,7 @@ export interface RerunSelection {
   readonly tasks?: Ranges;
 }
 
-/**
- * Runs ended tasks of a job again. Undefined if there are none, unless the whole job was selected and is unfinished.
- */
+/** Runs ended tasks of a job again. Undefined if there are none, except for a whole job that is unfinished. */
 export async function rerunTasks(
   client: Client,
   job: number,

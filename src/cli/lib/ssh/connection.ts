@@ -221,10 +221,7 @@ export class SshConnection {
     });
   }
 
-  /**
-   * Connections to the remote Unix socket reach host:port as seen from here. An old socket of this name is removed
-   * first.
-   */
+  /** Connections to the remote Unix socket reach host:port as seen from here. Replaces an old socket of this name. */
   async forward(socket: string, host: string, port: number): Promise<void> {
     await this.run(`rm -f '${socket}'`);
     await this.#controlConnection("forward", `${socket}:${host.includes(":") ? `[${host}]` : host}:${port}`);

@@ -47,10 +47,7 @@ export class RunMachines {
     this.#options = { stay, ...checkArchive(archive) };
   }
 
-  /**
-   * Starts the workers, or tells them the broker's new address. Resolves when each has joined or failed, or with
-   * `signal`.
-   */
+  /** Starts the workers, or tells them the new address. Resolves when each has joined or failed, or with `signal`. */
   async use(found: BrokerAccess, key: string, signal: AbortSignal): Promise<void> {
     const access = workerAccess(found);
     if (this.#workers !== undefined) return this.#workers.setAccess(access);

@@ -287,9 +287,7 @@ const noEntries = (placeholder: string | undefined): LaboroError =>
           "give one with ::: a b c, :::: FILE, --each-line FILE, --array 1-9, or through a pipe",
       );
 
-/**
- * One word with a blank is a shell line, such as run 'sort {} | uniq'. Several words are a program and its arguments.
- */
+/** One word with a blank is a shell line: run 'sort {} | uniq'. Several words are a program and its arguments. */
 const isShellLine = ([line = "", ...more]: readonly string[], { shell }: SubmissionOptions): boolean =>
   more.length === 0 && (shell !== undefined || /[\s|&;<>()$`"'*?]/.test(line));
 

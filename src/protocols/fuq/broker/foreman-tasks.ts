@@ -71,9 +71,7 @@ export const logDirectory = (dir: string, log: string): string =>
 
 type FuqOutcome = Omit<Done, "outputBytes">;
 
-/**
- * A task past its time limit has timed out, unless it succeeded. By the specification, a cancelled task has no report.
- */
+/** A task past its limit has timed out, unless it succeeded. By the specification, a cancelled one has no report. */
 export function outcomeOf(task: AssignedTask<object>, reported?: Update): FuqOutcome {
   const { job, index, attempt, since: started } = task;
   const late = task.timedOut && reported?.success !== true;
@@ -96,9 +94,7 @@ function logNotice(core: Core, id: WorkerId, job: Job | undefined, index: TaskIn
   return `laboro: the log is ${path} on worker ${core.worker(id)?.profile.name ?? id}\n`;
 }
 
-/**
- * Records an UPDATE of a worker that has not joined. Resolves when it is recorded, or if the worker has no such task.
- */
+/** Records an UPDATE of a worker that has not joined. Resolves when it is recorded, or without such a task. */
 export async function recordBeforeJoin(core: Core, id: WorkerId, update: Update): Promise<void> {
   await core.claimedBy(id);
   const job = JobId(update.jobId);
@@ -110,9 +106,7 @@ export async function recordBeforeJoin(core: Core, id: WorkerId, update: Update)
   await new Promise<void>((resolve) => recordOutcome(core, id, { job, index, attempt, ...end }, resolve));
 }
 
-/**
- * The connection of a fuq worker, as its session sees it. `Out`: the messages of the version that the session speaks.
- */
+/** The connection of a fuq worker, as its session sees it. `Out`: the messages of the session's version. */
 export interface WorkerConnection<Out = Message> {
   readonly core: Core;
   readonly log: Log;

@@ -141,10 +141,7 @@ function createTransport(
   });
 }
 
-/**
- * Resolves when the foreman is unreachable: at once if no task is left, else after a timeout from the end of the last
- * task.
- */
+/** Resolves when the foreman is unreachable: at once without tasks, else after a time from the end of the last. */
 async function unreachableFor(transport: Transport, tasks: RunningTasks, timeoutMs: number): Promise<void> {
   for (let left = timeoutMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
     await new Promise((resolve) => setTimeout(resolve, CHECK_MS).unref());

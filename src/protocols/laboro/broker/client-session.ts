@@ -28,10 +28,7 @@ export class ClientSession {
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests in progress, by the client's number. */
   readonly #requests = new Map<number, { readonly number: RequestId; readonly bytes: number }>();
-  /**
-   * Operations in progress, by the client's number. Each has its own signal: adding a listener to a shared one would
-   * search its listeners.
-   */
+  /** Operations in progress. Each has its own signal: adding a listener to a shared one searches its listeners. */
   readonly #operations = new Map<number, OperationSignal>();
   /** When HELLO was read: what deadlines are counted from. */
   readonly #openedAt = now();

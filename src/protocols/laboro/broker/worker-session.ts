@@ -49,10 +49,7 @@ export class WorkerSession implements WorkerPort {
   #sentUrls = "";
   /** Messages that came before WELCOME was sent. */
   #queuedReceived: FromWorker[] = [];
-  /**
-   * Sent after WELCOME, and after the messages that have arrived from the worker: its later messages show that it has
-   * WELCOME.
-   */
+  /** Sent after WELCOME and after the messages that have arrived: later ones show that the worker has WELCOME. */
   readonly #queuedSends: (() => void)[] = [];
 
   constructor(core: Core, connection: Connection<FromWorker, ToWorker>, join: Join, options: WorkerSessionOptions) {
@@ -103,10 +100,7 @@ export class WorkerSession implements WorkerPort {
     this.#connection.startHeartbeat(config.heartbeatMs);
   }
 
-  /**
-   * Sends the URLs of the group. A drained broker closes the link once only, because the worker may find no other
-   * broker.
-   */
+  /** Sends the group's URLs. A drained broker closes the link only once: the worker may find no other broker. */
   #sendBrokers(): void {
     const urls = this.#core.group?.urls?.() ?? [];
     if (urls.length > 0 && urls.join() !== this.#sentUrls) this.#send({ type: "BROKERS", urls });

@@ -1,7 +1,4 @@
-/**
- * The listener for runners of runexp 1.3, and what their sessions share: the connected runners, their assignments, and
- * the folder of experiments if there is one.
- */
+/** The listener for runners of runexp 1.3. Its sessions share runners, assignments and the folder of experiments. */
 import { randomBytes } from "node:crypto";
 import { badInput } from "../../../base/errors.js";
 import { keepLatest } from "../../../base/keep-latest.js";

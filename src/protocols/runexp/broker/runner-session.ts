@@ -1,7 +1,4 @@
-/**
- * One connection of a runner: its socket, timers and results. The states are in server-state-machine.ts, the runner as
- * dispatch sees it is in runner-port.ts.
- */
+/** One connection of a runner: socket, timers, results. States: server-state-machine.ts. Worker: runner-port.ts. */
 import type { Socket } from "node:net";
 import { now } from "../../../base/clock.js";
 import { endSocket } from "../../../base/connection-guard.js";

@@ -1,7 +1,4 @@
-/**
- * The tasks of runners. On the wire an experiment has the name of its script, another task is `laboro-JOB.TASK`. A
- * runner gets a script for each.
- */
+/** The tasks of runners: experiments by the name of their script, others as `laboro-JOB.TASK`. Each is a script. */
 import { createHmac } from "node:crypto";
 import { badInput } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";

@@ -47,9 +47,7 @@ const SECONDS_BELOW = 100_000_000_000;
 
 const settingsOf = (core: Core): Settings => readSettings(core.config.current.settings);
 
-/**
- * The parameters of PONG. `time` is that of the PING by the specification, and that of the broker by the later notes.
- */
+/** The parameters of PONG. `time`: the PING's by the specification, the broker's by the later notes. */
 export function pong(core: Core, time?: number): Parameters {
   const broker = Math.round(now());
   return { time: time ?? broker, broker_time: broker, config_version: core.config.current.version };

@@ -1,7 +1,4 @@
-/**
- * The listener of Scale0: three ports, for clients, for workers, and one that publishes to workers of the prototype's
- * dialect.
- */
+/** The listener of Scale0: ports for clients and workers, and one that publishes to workers of the prototype. */
 import { inUrl } from "../../../base/addresses.js";
 import { now } from "../../../base/clock.js";
 import { advertisedHost, type ListenerFactory } from "../../../broker/listeners/listener.js";

@@ -50,9 +50,7 @@ export class WorkerConnections {
     if (peer.identity[0] === 0) this.#prototypes.removed(peer.key, true);
   }
 
-  /**
-   * A connection has ended, and it is not known which. A message to each worker shows it, because it cannot be sent.
-   */
+  /** Some connection has ended. A message to each worker shows which, because it cannot be sent there. */
   unknownPeerLeft(): void {
     this.#probeTimer ??= setTimeout(() => {
       this.#probeTimer = undefined;

@@ -16,9 +16,7 @@ import {
   validText,
 } from "../statements.js";
 
-/**
- * $1 job, $2 ranges, $3 reason, $4 whether to skip claimed tasks. The job's row is locked against every other change.
- */
+/** $1 job, $2 ranges, $3 reason, $4 whether to skip claimed tasks. The job's row is locked against other changes. */
 export const CANCEL = `
 WITH claimed AS MATERIALIZED (
   SELECT coalesce(range_agg(int4range(first, last + 1)), '{}') AS tasks

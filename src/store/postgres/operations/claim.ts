@@ -81,10 +81,7 @@ export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"
   }
 }
 
-/**
- * The answer to a claim of tasks of this job; without a job the claim is lost. Resolves when the entries have been
- * read, if there are any.
- */
+/** The answer to a claim of tasks of this job; without a job it is lost. Resolves when its entries have been read. */
 export function claimed(
   batch: BatchContext,
   { at, write }: IndexedWrite<"claim">,

@@ -1,7 +1,4 @@
-/**
- * Tasks granted to this broker: released ones in task order, then tasks from a job's cursor. Also releases of task
- * ranges.
- */
+/** Grants tasks to this broker: released ones in task order, then from a job's cursor. Also releases task ranges. */
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { limitKeys } from "../../../model/limit.js";
 import { sizeOf } from "../../../model/ranges.js";

@@ -10,10 +10,7 @@ import { addToJobCounters, ConcatenatedBytes, numberArray, numberColumns } from 
 /** Larger rows would cost a reader of a few bytes more. */
 const MAX_ROW_BYTES = 64 * 1024;
 
-/**
- * $1 the bytes, concatenated; $2 to $8 the task, offset and position of each chunk; $9 jobs submitted in the same
- * batch.
- */
+/** $1 the bytes, joined; $2 to $8 task, offset and position of each chunk; $9 jobs submitted in the same batch. */
 export const APPEND = `
 WITH given AS MATERIALIZED (
   SELECT c.*, c.start_offset + c.length AS until, max(c.start_offset + c.length) OVER (
@@ -89,10 +86,7 @@ WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset 
     WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset <= $4::bigint), 0)
 ORDER BY start_offset LIMIT $5::int`;
 
-/**
- * $1 jobs, $2 tasks, $3 attempts. 0 for an attempt that has ended: it has a result, or its job ended while it ran and
- * may have been reopened since.
- */
+/** $1 jobs, $2 tasks, $3 attempts. 0 for an ended attempt: it has a result, or the job ended while it ran. */
 export const OUTPUT_ENDS = `
 SELECT coalesce((
   SELECT o.start_offset + octet_length(o.bytes)

@@ -89,10 +89,7 @@ function parameters(changes: readonly ScheduleChange[]): (string | Uint8Array)[]
   ];
 }
 
-/**
- * The submissions together, then the cancels. Numbers are taken only now, so that a broker that comes too late uses
- * none.
- */
+/** The submissions together, then the cancels. Numbers are taken only now: a broker that is too late uses none. */
 async function runWrites(batch: BatchContext, writes: readonly RunWrite[]): Promise<readonly WriteResult[]> {
   const writeResults: (WriteResult | undefined)[] = writes.map(() => undefined);
   const submits: IndexedWrite<"submit">[] = [];

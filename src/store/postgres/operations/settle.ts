@@ -1,7 +1,4 @@
-/**
- * Results of tasks, and replacements of task ranges. All results of a batch are one statement, for any number of task
- * ranges and jobs.
- */
+/** Results of tasks, and replacements of task ranges: one statement for all results of a batch. */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import { stateNumber } from "../../rows.js";
@@ -114,10 +111,7 @@ function sumsOf(writes: readonly IndexedWrite<"settle">[]): Map<JobId, Counters>
 
 // Replaces a task range by others: tasks that wait again, tasks that stay with the worker.
 
-/**
- * $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; $4 to $14 the replacements; from $15 results of earlier
- * attempts.
- */
+/** $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; $4 to $14 replacements; from $15 earlier results. */
 const REPLACEMENTS = `
 unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[],
   $13::text[], $14::float8[])

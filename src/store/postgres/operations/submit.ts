@@ -29,10 +29,7 @@ import {
 import { CANCEL, totalsOf } from "./cancel.js";
 import { claimed } from "./claim.js";
 
-/**
- * An ended job keeps its key until its time is over and another job requests it. $1 keys, $2 now. In the same order at
- * every broker.
- */
+/** An ended job keeps its key until its time is over and another requests it. $1 keys, $2 now. */
 export const FREE_KEYS = `
 UPDATE laboro.job SET has_key = false WHERE id IN (
   SELECT j.id FROM laboro.job j JOIN laboro.job_state s ON s.job = j.id
@@ -82,8 +79,8 @@ async function takeKey(
 }
 
 /**
- * $1 now; $2 the specs, concatenated; $3 to $24 the jobs, with the workers that claim what is granted. A job whose key
- * or idempotency key is taken is not created.
+ * $1 now; $2 the specs, joined; $3 to $24 the jobs and their claims. Jobs whose (idempotency) key is taken are left
+ * out.
  */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
@@ -129,9 +126,7 @@ SELECT id, idempotency_key AS key FROM laboro.job WHERE idempotency_key = ANY($1
 /** How often a key may be taken by other brokers between two statements. */
 const MAX_TRIES = 100;
 
-/**
- * By the task range of a submission: the claim of the whole range in the same stage. The range is stored as claimed.
- */
+/** By task range of a submission: the claim of all of it in the same stage. It is stored as claimed. */
 type WholeClaims = ReadonlyMap<TaskRangeId, IndexedWrite<"claim">>;
 
 const NO_CLAIMS: WholeClaims = new Map();

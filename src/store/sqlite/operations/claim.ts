@@ -1,7 +1,4 @@
-/**
- * The SQL of a claim: a worker gets a task range, or one end of it. Also `adopt`: a worker's claims change their
- * broker.
- */
+/** The SQL of a claim: a worker gets a task range or one end of it. `adopt`: a worker's claims change their broker. */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";

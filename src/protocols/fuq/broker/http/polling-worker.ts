@@ -188,9 +188,7 @@ export class PollingWorker implements WorkerPort {
 
   // Connections
 
-  /**
-   * Resolves when the worker has joined. From its first request on, an open connection means that the worker is alive.
-   */
+  /** Resolves when the worker has joined. From its first request on, an open connection means that it is alive. */
   #attachSocket(socket: Socket): Promise<void> {
     if (!this.#sockets.has(socket) && !socket.destroyed) {
       this.#sockets.add(socket);
@@ -313,10 +311,7 @@ class PolledTasks extends AssignedTasks<PolledTaskFields> {
     this.publishSlots();
   }
 
-  /**
-   * `count` tasks, sent until then, that did not arrive. A reply is lost with its connection, so tasks of closed
-   * connections come first.
-   */
+  /** `count` tasks, sent until then, that did not arrive. First those whose connection is closed: the reply is lost. */
   undelivered(count: number, until: number): readonly PolledTask[] {
     const old = this.all().filter(({ since }) => since <= until);
     if (count >= old.length) return old;
