@@ -104,7 +104,7 @@ function remarks(workers: Iterable<WorkerState>): string[] {
 
 const MAX_REMARKS = 3;
 
-function whyTheyDoNot(could: readonly WorkerState[], signature: Signature): string {
+function whyNotTaken(could: readonly WorkerState[], signature: Signature): string {
   const reasons = could
     .slice(0, MAX_REMARKS)
     .map((worker) => `${worker.profile.name} could take it, but ${whyNotTaking(worker, signature)}`);
@@ -127,7 +127,7 @@ const WHAT: Readonly<Record<TaskKind, string>> = {
 function whyNobody(workers: readonly WorkerState[], signature: Signature): string {
   const { requirement, kind } = signature;
   const could = workers.filter((worker) => meets(worker, signature));
-  if (could.length > 0) return whyTheyDoNot(could, signature);
+  if (could.length > 0) return whyNotTaken(could, signature);
   const there = workers.filter((worker) => worker.connected);
   if (there.length === 0) return "no worker is connected";
   const pool = there.filter((worker) => worker.profile.pool === requirement.pool);

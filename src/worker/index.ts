@@ -34,7 +34,7 @@ import {
 import { indexPath, spooledOutputs } from "./spool/block.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
-import { tellingEnds } from "./task-end.js";
+import { taskEndReporter } from "./task-end.js";
 import { TaskFolders } from "./task-folders.js";
 import { type HandlerModule, openModule, type ThreadOptions } from "./threads/index.js";
 
@@ -101,7 +101,7 @@ function openWorker(options: WorkerOptions): Worker {
       ? undefined
       : new Lifetime(options.lifetimeMs, now, () => leave("lifetime", options.lifetimeGraceMs ?? 0));
   const memory = memoryWatch(options, log, () => agent);
-  const onTaskEnded = options.onTaskEnded && tellingEnds(options.onTaskEnded, log);
+  const onTaskEnded = options.onTaskEnded && taskEndReporter(options.onTaskEnded, log);
   const agent = new Agent(
     {
       ...{ directory, slots, files, services, capacity, log, now },

@@ -31,9 +31,9 @@ export type TaskEndInfo = {
 
 export type OnTaskEnded = (task: TaskRef, recipe: JobRecipe | undefined, end: RunEnd) => void;
 
-/** An error that `tell` throws is logged. */
-export const tellingEnds =
-  (tell: (end: TaskEndInfo) => void, log: Log): OnTaskEnded =>
+/** An error that `report` throws is logged. */
+export const taskEndReporter =
+  (report: (end: TaskEndInfo) => void, log: Log): OnTaskEnded =>
   ({ job, index, attempt }, jobRecipe, end) => {
     if (jobRecipe === undefined) return;
     const task = jobRecipe.recipe.kind === "call" ? jobRecipe.recipe.service : undefined;
@@ -41,7 +41,7 @@ export const tellingEnds =
     const how = end.timedOut === true ? "it ran past its time limit" : `it ended with ${end.signal ?? end.code}`;
     const thrown = errorFromValue(end.value) ?? new Error(end.error ?? how);
     try {
-      tell(
+      report(
         succeeded({ ...end, outputBytes: 0 }) ? { ...info, state: "succeeded" } : { ...info, state: "failed", thrown },
       );
     } catch (cause) {

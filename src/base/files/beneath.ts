@@ -13,7 +13,7 @@ function openParent(root: string, names: readonly string[], make: boolean): numb
   try {
     for (const name of names) {
       const path = within(dir, name);
-      if (make) makeUnlessThere(path);
+      if (make) makeIfMissing(path);
       const next = fs.openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       fs.closeSync(dir);
       dir = next;
@@ -28,7 +28,7 @@ function openParent(root: string, names: readonly string[], make: boolean): numb
 /** Linux resolves this in the directory itself, wherever its name leads by now. */
 const within = (dir: number, name: string): string => `/proc/self/fd/${dir}/${name}`;
 
-function makeUnlessThere(path: string): void {
+function makeIfMissing(path: string): void {
   try {
     fs.mkdirSync(path);
   } catch (cause) {

@@ -62,7 +62,7 @@ export function openPrivateDirectory(dir: string): void {
   const topmost = makeDirectory(dir, 0o700);
   refuseForeignDirectory(dir);
   if (topmost === undefined) {
-    tighten(dir);
+    restrictModes(dir);
     return;
   }
   for (let made = dir; ; made = dirname(made)) {
@@ -71,7 +71,7 @@ export function openPrivateDirectory(dir: string): void {
   }
 }
 
-function tighten(dir: string): void {
+function restrictModes(dir: string): void {
   const { mode } = fs.statSync(dir);
   if (process.getuid === undefined || (mode & OTHERS) === 0) return;
   fs.chmodSync(dir, mode & 0o700);
@@ -83,10 +83,10 @@ function tighten(dir: string): void {
       `the directory ${dir} is not used, because others can read it (mode ${octal(after)}) and its filesystem does not allow a change`,
     );
   }
-  for (const name of fs.readdirSync(dir)) if (KEPT_FILES.test(name)) tightenFile(join(dir, name));
+  for (const name of fs.readdirSync(dir)) if (KEPT_FILES.test(name)) restrictFile(join(dir, name));
 }
 
-function tightenFile(path: string): void {
+function restrictFile(path: string): void {
   try {
     const found = fs.lstatSync(path);
     if (found.isFile() && (found.mode & OTHERS) !== 0) fs.chmodSync(path, found.mode & 0o700);

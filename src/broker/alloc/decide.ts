@@ -90,7 +90,7 @@ function recover(state: AllocatorState, now: number, number: number): void {
 }
 
 /** The batch system did not answer, or accepts no more jobs. `unseen`: its list of jobs is missing. */
-export function trouble(
+export function recordTrouble(
   state: AllocatorState,
   rules: AllocationRules,
   now: number,
@@ -109,7 +109,7 @@ export function trouble(
 const OWN_PROBLEMS = ["failed", "taken"];
 
 /** The batch system has answered. */
-export function answering(state: AllocatorState, now: number): void {
+export function recordAnswering(state: AllocatorState, now: number): void {
   if (state.problem === undefined || OWN_PROBLEMS.includes(state.problem.kind)) return;
   state.troubles = 0;
   addLine(state, now, "answering", "the batch system answers again");
@@ -135,7 +135,7 @@ export function onAnswer(
   const one = state.allocations.find((each) => each.number === number);
   if (one?.state !== "asking") return;
   if (typeof answer === "string") {
-    answering(state, now);
+    recordAnswering(state, now);
     one.id = answer;
     one.state = "queued";
     addLine(state, now, "asked", `job ${answer} is in the queue`, number);
@@ -147,7 +147,7 @@ export function onAnswer(
   }
   state.allocations.splice(state.allocations.indexOf(one), 1);
   if (answer.kind !== "refused") {
-    trouble(state, rules, now, answer);
+    recordTrouble(state, rules, now, answer);
     return;
   }
   addLine(state, now, "refused", answer.message, number);
@@ -174,7 +174,7 @@ export function observe(allocator: Allocator, seen: Observed, rules: AllocationR
   for (const one of allocator.state.allocations) {
     const entry = jobs.get(one.number);
     jobs.delete(one.number);
-    if (isLive(one)) new Change(allocator, one, rules, now).observe(entry, seen);
+    if (isLive(one)) new AllocationUpdate(allocator, one, rules, now).observe(entry, seen);
     // A job that was given up as lost may exist nevertheless.
     else if (entry !== undefined && entry.state !== "ended" && entry.id !== one.id) strays.push(entry);
   }
@@ -185,7 +185,7 @@ export function observe(allocator: Allocator, seen: Observed, rules: AllocationR
 }
 
 /** The changes of one allocation. */
-class Change {
+class AllocationUpdate {
   readonly #state: AllocatorState;
   readonly #idleTimeoutMs: number;
   readonly #one: Allocation;
@@ -284,7 +284,7 @@ class Change {
     else if (joined === undefined && taken) {
       const text = `${how}: no worker has joined`;
       this.#end(text, true);
-      if (this.#isFirst()) trouble(this.#state, this.#rules, this.#now, { kind: "taken", message: text });
+      if (this.#isFirst()) recordTrouble(this.#state, this.#rules, this.#now, { kind: "taken", message: text });
     } else if (joined === undefined) {
       const said = lastLine(this.#one.number);
       this.#end(`${how}: no worker has joined${said === undefined ? "" : `; its output ends with: ${said}`}`, false);

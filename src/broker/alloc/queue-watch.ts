@@ -2,7 +2,7 @@
 import { now as monotonicNow } from "../../base/clock.js";
 import { type Allocation, type Allocator, isLive } from "../../model/allocation.js";
 import type { BatchError, BatchManager, QueueEntry } from "./batch-manager.js";
-import { type AllocationRules, answering, trouble } from "./decide.js";
+import { type AllocationRules, recordAnswering, recordTrouble } from "./decide.js";
 
 /** The pause before the next query, as a multiple of the duration of the last one. */
 const COST_FACTOR = 20;
@@ -83,7 +83,7 @@ export class QueueWatch {
     } catch (cause) {
       this.error = cause as BatchError;
       this.interrupt();
-      for (const { state } of allocators) trouble(state, this.#rules, Date.now(), this.error, true);
+      for (const { state } of allocators) recordTrouble(state, this.#rules, Date.now(), this.error, true);
       return undefined;
     } finally {
       const { pollMs, maxTroubleMs } = this.#rules;
@@ -94,6 +94,6 @@ export class QueueWatch {
 
   #answered(allocators: readonly Allocator[]): void {
     this.error = undefined;
-    for (const { state } of allocators) if (state.problem?.unseen) answering(state, Date.now());
+    for (const { state } of allocators) if (state.problem?.unseen) recordAnswering(state, Date.now());
   }
 }

@@ -217,7 +217,7 @@ type Again = Omit<s.ReadType<typeof input>, "withDependents">;
 
 async function runAgain(core: Core, given: Again): Promise<{ count: number }> {
   const found = await requireJob(core, given.job);
-  refuseFailedDependencies(found.after, await endsAround(core, found));
+  refuseFailedDependencies(found.after, await dependencyEnds(core, found));
   const tasks = given.tasks === undefined ? {} : { ranges: tasksWithin(found, given.tasks) };
   const rangeId = reserveTaskRangeIds(core.state, MAX_RANGES);
   const result = await core.commit({
@@ -231,12 +231,12 @@ async function runAgain(core: Core, given: Again): Promise<{ count: number }> {
   if (result.op !== "rerun") throw new LaboroError("LABORO_INTERNAL", "the store gave another result");
   const { job: again, taskRanges, count, refused } = result;
   if (refused !== undefined) throw badInput(refused);
-  if (again !== undefined && count > 0) core.jobs.rerun(again, taskRanges, await endsAround(core, again));
+  if (again !== undefined && count > 0) core.jobs.rerun(again, taskRanges, await dependencyEnds(core, again));
   return { count };
 }
 
 /** A dependency that was removed has succeeded: otherwise this job would have been cancelled. */
-async function endsAround(core: Core, { after }: Job): Promise<Map<JobId, JobEnd>> {
+async function dependencyEnds(core: Core, { after }: Job): Promise<Map<JobId, JobEnd>> {
   const there: JobId[] = [];
   for (const { job } of after) if ((await core.store.job(job)) !== undefined) there.push(job);
   return there.length === 0 ? new Map() : endsOf(core, there);

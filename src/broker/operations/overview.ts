@@ -76,7 +76,7 @@ async function problemsOf(core: Core, disk: { free: number; total: number } | un
   }
   found.push(
     ...fullQueues(core),
-    ...few(core.pools.list().map(pausedPool)),
+    ...firstFew(core.pools.list().map(pausedPool)),
     ...jobProblems(core),
     ...workerProblems(core),
     ...lostWorkers(core),
@@ -91,7 +91,7 @@ const pausedPool = ({ pool, since, reason }: ReturnType<Core["pools"]["list"]>[n
 });
 
 /** The first few; the last one includes the number of the others. */
-function few(problems: readonly Problem[]): Problem[] {
+function firstFew(problems: readonly Problem[]): Problem[] {
   const listed = problems.slice(0, MAX_PER_KIND);
   const last = listed.at(-1);
   const omitted = problems.length - listed.length;
@@ -113,7 +113,7 @@ function fullQueues(core: Core): Problem[] {
       long.push({ kind: "queue-long", critical: false, text, service });
     }
   }
-  return [...few(full), ...few(long)];
+  return [...firstFew(full), ...firstFew(long)];
 }
 
 function jobProblems(core: Core): Problem[] {
@@ -129,7 +129,7 @@ function jobProblems(core: Core): Problem[] {
     if (isStuck(core, open)) stuck.push(stuckJob(core, open));
   }
   failing.sort((a, b) => b.failed - a.failed);
-  return [...few(failing.map(({ problem }) => problem)), ...few(stuck)];
+  return [...firstFew(failing.map(({ problem }) => problem)), ...firstFew(stuck)];
 }
 
 /** In a group another broker may have workers for it. */
@@ -165,7 +165,7 @@ function workerProblems(core: Core): Problem[] {
       found.disconnected.push({ kind: "worker-disconnected", critical: false, text, worker: name });
     }
   }
-  return [...few(found.banned), ...few(found.suspended), ...few(found.disconnected)];
+  return [...firstFew(found.banned), ...firstFew(found.suspended), ...firstFew(found.disconnected)];
 }
 
 function lostWorkers(core: Core): Problem[] {
@@ -180,7 +180,7 @@ function lostWorkers(core: Core): Problem[] {
       since: at,
     });
   }
-  return few(lost.reverse());
+  return firstFew(lost.reverse());
 }
 
 const failedJobsCache = new WeakMap<Core, { readonly at: number; readonly problems: Promise<Problem[]> }>();
@@ -196,7 +196,7 @@ function failedJobs(core: Core): Promise<Problem[]> {
 async function readFailedJobs(core: Core): Promise<Problem[]> {
   const filter = { states: ["failed"] as const, createdFrom: now() - FAILED_MS };
   const { jobs } = await core.store.jobs({ limit: 100, filter });
-  return few(
+  return firstFew(
     jobs.map(({ id, name, counters, count, ended }) => ({
       kind: "job-failed",
       critical: false,

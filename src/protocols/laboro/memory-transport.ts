@@ -47,7 +47,7 @@ const MESSAGE_BYTES = 64;
 let deliveries = 0;
 
 /** After the caller has returned; after many deliveries in one turn, in the next turn, so that others run too. */
-function soon(deliver: () => void): void {
+function deferDelivery(deliver: () => void): void {
   if (deliveries === 0) setImmediate(() => (deliveries = 0));
   if (++deliveries <= MAX_DELIVERIES) process.nextTick(deliver);
   else setImmediate(deliver);
@@ -114,7 +114,7 @@ export class MemorySocket implements Transport {
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    soon(this.#deliverWaiting);
+    deferDelivery(this.#deliverWaiting);
   }
 
   #deliver(): void {

@@ -4,11 +4,11 @@ import { BatchError, type FailureKind, type QueueEntry } from "../../../src/brok
 import {
   ALLOCATION_RULES,
   addAllocation,
-  answering,
   newState,
   observe,
   onAnswer,
-  trouble,
+  recordAnswering,
+  recordTrouble,
 } from "../../../src/broker/alloc/decide.js";
 import { type Demand, waitingTasks, whyUnfit } from "../../../src/broker/alloc/demand.js";
 import { plan, statusText } from "../../../src/broker/alloc/plan.js";
@@ -490,7 +490,7 @@ describe("failures", () => {
     site.pass(10 * MINUTE);
     const { notBefore } = site.allocator.state;
     expect(notBefore).toBeGreaterThan(site.now + MINUTE);
-    trouble(site.allocator.state, RULES, site.now, new BatchError("unreachable", "Socket timed out"));
+    recordTrouble(site.allocator.state, RULES, site.now, new BatchError("unreachable", "Socket timed out"));
     expect(site.allocator.state.notBefore).toBe(notBefore);
   });
 
@@ -556,11 +556,11 @@ describe("troubles of the batch system", () => {
     site.look();
     for (let looks = 0; looks < 20; looks++) {
       site.now += 10 * SECOND;
-      trouble(site.allocator.state, RULES, site.now, new BatchError("unreachable", "Socket timed out"));
+      recordTrouble(site.allocator.state, RULES, site.now, new BatchError("unreachable", "Socket timed out"));
       site.look({ seen: false });
     }
     expect([site.asked, site.live.length]).toEqual([3, 3]);
-    answering(site.allocator.state, site.now);
+    recordAnswering(site.allocator.state, site.now);
     site.look();
     expect([site.asked, site.live.length, site.allocator.state.failures]).toEqual([3, 3, 0]);
   });
