@@ -107,7 +107,7 @@ group("messages", () => {
 
 group("commands as services", () => {
   it("have names that never mean two commands", () => {
-    const services = new CommandServices({}, () => {});
+    const services = new CommandServices({}, [], () => {});
     const names = ["\u0001", "\n", "foo", "0x01", "ping", "other", "mqs_more", "\u0000\u00ff", "a b"].map((command) =>
       services.serviceOf(Buffer.from(command, "latin1")),
     );
@@ -117,7 +117,7 @@ group("commands as services", () => {
   });
 
   it("are mapped as an operator wishes, and offered by round-robin workers where they begin with rr.", () => {
-    const services = new CommandServices({ resize: "pictures", "0x0b": "rr.special", foo: "rr.foo" }, () => {});
+    const services = new CommandServices({ resize: "pictures", "0x0b": "rr.special", foo: "rr.foo" }, [], () => {});
     expect(services.serviceOf(Buffer.from("resize"))).toBe("pictures");
     expect(services.serviceOf(Buffer.from([0x0b]))).toBe("rr.special");
     expect(services.offered).toEqual(
@@ -128,7 +128,7 @@ group("commands as services", () => {
 
   it("are kept up to a number, whatever is sent", () => {
     let grown = 0;
-    const services = new CommandServices({}, () => grown++);
+    const services = new CommandServices({}, [], () => grown++);
     for (let i = 0; i < 2_000; i++) services.serviceOf(Buffer.from(`command${i}`));
     expect(services.serviceOf(Buffer.from("one more"))).toBe(OTHER_SERVICE);
     expect(services.serviceOf(Buffer.alloc(1_000, 65))).toBe(OTHER_SERVICE);

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { testDataError } from "../../../src/protocols/round-robin/stream.js";
 import {
@@ -39,6 +40,25 @@ async function ourClient(url: string): Promise<RoundRobinClient> {
 }
 
 describe("round-robin workers and laboro clients", () => {
+  it("a job of calls continues after a restart, although no client has used its command since", async () => {
+    const before = await openPlace();
+    const [first, client] = [await registered(before), await greeted(before.url)];
+    await client.send(E, V, TRACKEXEC, id8(1), "shout", E);
+    await first.next();
+    first.close();
+    const recipe = { kind: "call", service: "rr.shout" } as const;
+    const { id } = await before.setup.client.submit({ recipe, entries: ["a"], held: true });
+    await before.listener.close();
+    await before.setup.broker.stop();
+    const after = await openPlace({ broker: { dir: join(before.setup.dir, "data") } });
+    const worker = await registered(after);
+    await (await after.setup.client.job(id)).release();
+    const [, , command, callId = "", ...rest] = await worker.next();
+    expect([command, ...rest.slice(0, 3)]).toEqual([TRACKEXEC, "shout", "a", E]);
+    await worker.send(rest.at(-1) ?? "", E, V, RESPONSE, callId, "A", E);
+    await until("it is done", async () => (await after.setup.client.ask("job", { job: id })).state === "succeeded");
+  });
+
   it("a request for rr.ping is a TRACKEXEC PING, answered by a worker of the frame table", async () => {
     const place = await openPlace();
     const worker = await registered(place);

@@ -2,6 +2,7 @@
 import type { Listener, ListenerAddress, ListenerContext } from "../../../broker/listeners/listener.js";
 import { openRouter, type Router } from "../../zeromq/index.js";
 import { PROTOCOL, RoundRobinServer, type RoundRobinServerOptions } from "./server.js";
+import { loadCommands } from "./services.js";
 import { RegisteredWorkers } from "./worker-table.js";
 
 const LIMITS = { frames: 1_000, messageBytes: 64 * 1024 * 1024, queueBytes: 64 * 1024 * 1024 };
@@ -18,8 +19,9 @@ export async function openRoundRobinListener(
   const { settings, peerErrors } = context;
   const { identities = [], curve } = settings;
   const registered = await RegisteredWorkers.load(context.core, context.log);
+  const commands = await loadCommands(context.core);
   // Peers connect once the router is open.
-  const server = new RoundRobinServer(context, () => router, registered, options);
+  const server = new RoundRobinServer(context, () => router, registered, commands, options);
   const router: Router = await openRouter(
     {
       host,

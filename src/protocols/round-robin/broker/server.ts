@@ -34,7 +34,7 @@ import {
   replyArguments,
 } from "../frames.js";
 import { ClientCall, ForwardedReply, replyKey, SLOT_FREED } from "./outstanding-messages.js";
-import { CommandServices } from "./services.js";
+import { CommandServices, storeCommand } from "./services.js";
 import { type HeartbeatLimits, type RegisteredWorkers, type WorkerRow, WorkerTable } from "./worker-table.js";
 
 export const PROTOCOL = "round-robin";
@@ -98,6 +98,7 @@ export class RoundRobinServer implements RouterListener {
     context: ListenerContext,
     router: () => Router,
     registered: RegisteredWorkers,
+    commands: readonly Buffer[],
     options: RoundRobinServerOptions = {},
   ) {
     this.#context = context;
@@ -105,7 +106,10 @@ export class RoundRobinServer implements RouterListener {
     this.#options = options;
     const { core, settings } = context;
     this.#pool = settings.pool ?? DEFAULT_POOL;
-    this.#services = new CommandServices(settings.services ?? {}, () => this.#table.updateProfiles());
+    this.#services = new CommandServices(settings.services ?? {}, commands, (command) => {
+      storeCommand(core, context.log, command);
+      this.#table.updateProfiles();
+    });
     this.#timeoutMs = settings.requestTimeoutMs ?? TIMEOUT_MS;
     this.#table = new WorkerTable(
       {
