@@ -4,9 +4,11 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
+import { startOrResume } from "../../../src/cli/lib/batch/resume.js";
 import { LABORO } from "../../support/launched.js";
 import { isRunning } from "../../support/process-table.js";
 import { SeededRandom } from "../../support/random.js";
+import { openTestBroker } from "../../support/test-broker.js";
 import { until } from "../../support/wait.js";
 import { openCliBroker } from "../support/cli.js";
 import { openPlace } from "./place.js";
@@ -296,5 +298,39 @@ describe("laboro run of the same command with other entries", () => {
       /^resuming job 1: 0 of 2 tasks are done/,
     );
     expect(place.lines("done")).toEqual(["c", "c", "a", "b"]);
+  });
+});
+
+describe("a batch that goes on with other entries", () => {
+  const recipe = { kind: "call", service: "step" } as const;
+  const twoEnded = async (entries: readonly string[], first: "succeeds" | "fails") => {
+    const { client, worker } = await openTestBroker();
+    let calls = 0;
+    const step = async (): Promise<string> => {
+      calls++;
+      if (calls === 1 && first === "fails") throw new Error("it fails");
+      return calls <= 2 ? "" : new Promise(() => {});
+    };
+    worker({ slots: 1, services: { step } });
+    const { job } = await startOrResume(client, { recipe, entries }, false, []);
+    await until("two have ended", async () => {
+      const { succeeded, failed } = (await client.job(job).info()).counters;
+      return succeeded + failed === 2;
+    });
+    return client;
+  };
+
+  it("has an entry of theirs that has succeeded, where it has failed as well", async () => {
+    const client = await twoEnded(["a", "a", "b"], "fails");
+    const next = await startOrResume(client, { recipe, entries: ["a", "b"] }, false, []);
+    expect(next).toMatchObject({ doneBefore: 1, remaining: 1 });
+  });
+
+  it("gives a new entry a number of its own, where that of its place in the list is taken", async () => {
+    const client = await twoEnded(["a", "b", "c"], "succeeds");
+    const numbers = [{ first: 1, last: 3, step: 1 }];
+    const next = await startOrResume(client, { recipe, entries: ["a", "new", "c"], numbers }, false, []);
+    expect(next).toMatchObject({ doneBefore: 1, remaining: 2 });
+    expect((await client.job(next.job).info()).numbers).toEqual([{ first: 3, last: 4, step: 1 }]);
   });
 });
