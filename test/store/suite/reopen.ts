@@ -38,6 +38,26 @@ export function describeReopen(make: MakeStore): void {
     }
   });
 
+  it("keeps the output of an attempt that never ended, also after the end of its job and a close", async () => {
+    const harness = await make();
+    try {
+      const before = await Broker.at(harness.handle());
+      const { job, taskRange } = await before.submitAll(1);
+      const first = await before.claim(taskRange, 0, 0);
+      await before.write({ op: "output", chunks: [chunk(job, 0, 0, "lost with its worker")] });
+      const again = waiting(first, { crashes: 1 });
+      await before.replace(first, [again]);
+      await before.settle(await before.claim(again, 0, 0, BOB, 2), [result(0, { attempt: 2 })]);
+      await before.store.close();
+      const { store } = await Broker.at(harness.handle());
+      const { pieces } = await store.output(job.id, 0, { attempt: 1, from: 0, limit: 99 });
+      expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["lost with its worker"]);
+      await store.close();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
   it("keeps everything through a close and an open", async () => {
     const harness = await make();
     try {
