@@ -4,6 +4,7 @@ import { LaboroError } from "../../src/base/errors.js";
 import { MAX_TASKS, readSubmission } from "../../src/model/job-input.js";
 import { TRUE } from "../support/recipes.js";
 
+const SHA256 = "0".repeat(64);
 const COMMAND = { kind: "command", argv: ["echo", "{}"] };
 
 function refusal(input: unknown): string {
@@ -29,6 +30,13 @@ describe("a submission", () => {
       held: false,
     });
     expect(request.limits).not.toHaveProperty("maxFails");
+  });
+
+  it("names files below the folder of a task only", () => {
+    const sent = (path: string) => ({ recipe: { ...COMMAND, files: { sent: [{ path, size: 1, sha256: SHA256 }] } } });
+    expect(readSubmission(sent("data/x..csv")).spec.count).toBe(1);
+    for (const path of ["../x", "data/../../x", "data/..", ".", "/etc/passwd", "data//x", "", "a\0b"])
+      expect(refusal(sent(path)), path).toMatch(/^recipe\.files\.sent\[0\]\.path: /);
   });
 
   it("may give its tasks numbers, one each and rising", () => {

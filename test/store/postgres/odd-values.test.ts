@@ -1,6 +1,7 @@
 /** What PostgreSQL takes less easily than others. */
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { WorkerId } from "../../../src/model/ids.js";
+import { LIMIT_BUCKET } from "../../../src/model/limit.js";
 import { Broker, chunk, newRangeId, request, result, results } from "../suite/kit.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
@@ -102,4 +103,13 @@ it("reckons how much room it takes", async () => {
   await broker.settle(out, results(0, 1));
   await broker.write({ op: "remove", job: job.id });
   expect((await broker.store.bytesUsed()) - before).toBeLessThan(100_000);
+});
+
+it("counts no start of a limit that lies beyond its interval ahead: the clock was set back", async () => {
+  const rule = { rate: { starts: 1, intervalMs: 1_000 } };
+  await broker.write({ op: "put", bucket: LIMIT_BUCKET, key: "api", value: JSON.stringify(rule) });
+  const { epoch } = broker.held;
+  await harness.sql`INSERT INTO laboro.limit_start (name, epoch, at, count)
+    SELECT 'api', ${epoch}, extract(epoch FROM clock_timestamp()) * 1000 + 3600000, 1`;
+  expect(await broker.store.group?.limitUse(["api"])).toMatchObject([{ starts: 0 }]);
 });
