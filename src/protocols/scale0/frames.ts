@@ -77,6 +77,8 @@ const isWord = (text: string): boolean => [...COMMANDS, ...PROTOTYPE_WORDS].some
 /** The code and reason for frames that are not a message. */
 export const faultOf = (received: Exclude<ReceivedFrames, Message>): readonly [400 | 501, string] => {
   if (received.kind === "malformed") return [400, received.why];
+  if (received.kind === "prototype" && received.word === "PING")
+    return [400, "the parameters of PING are not a JSON object"];
   return [
     501,
     received.kind === "unknown" ? JSON.stringify(received.command) : `${received.word} goes to the worker port`,

@@ -40,6 +40,7 @@ describe("what cannot be understood", () => {
     ["a request without a service", ["WORKREQUEST", "{}"], 400, /service/],
     ["what a worker says", ["CONNECT", "{}"], 400, /worker port, tcp:/],
     ["the prototype's words", ["READY", "a,b"], 501, /worker port/],
+    ["a PING without JSON", ["PING", "now"], 400, /not a JSON object/],
   ] as const)("is refused on the client port: %s", async (what, frames, code, why) => {
     const client = dealer(sharedSetup().clients, what);
     await client.sayFrames(...frames);
@@ -68,6 +69,14 @@ describe("what cannot be understood", () => {
     await worker.sayFrames("WORKREPLY", "nonsense");
     expect(await worker.hear()).toEqual(error(400, /JSON/));
     expect(await client.hear()).toEqual(error(504, /lost/, { message_id: 1 }));
+    expect(await setup.client.workers()).toEqual([]);
+  });
+
+  it("is a PING without JSON of a worker that is registered: it is not of the prototype", async () => {
+    const setup = await openScale0();
+    const worker = await startedWorker(setup, "w1");
+    await worker.sayFrames("PING", "now");
+    expect(await worker.hear()).toEqual(error(400, /not a JSON object/));
     expect(await setup.client.workers()).toEqual([]);
   });
 

@@ -12,7 +12,7 @@
  * The LRU queue is that of dispatch: a worker in it offers one slot more than it uses, any other as many as it uses.
  */
 import { now } from "../../../base/clock.js";
-import { asLaboroError } from "../../../base/errors.js";
+import { asLaboroError, badInput } from "../../../base/errors.js";
 import { CallWorker, callWorkerProfile, type WorkerCall } from "../../../broker/sessions/call-worker.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Entries, Job } from "../../../model/job.js";
@@ -129,7 +129,7 @@ export class Scale0WorkerSession extends CallWorker {
 
   /** PING, PONG and HEARTBEAT of the prototype. */
   heartbeat(): void {
-    if (this.#dialect === "scale0") return;
+    if (this.#dialect === "scale0") throw badInput("the parameters are not a JSON object");
     this.#restartHeartbeatTimer();
     this.#enqueue();
   }
