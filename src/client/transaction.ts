@@ -34,7 +34,8 @@ export interface TransactionOptions
 
 // As text: some libraries would encode the text of a JSON parameter once more.
 const SUBMIT = `SELECT laboro.submit_many($1::text,
-  ARRAY(SELECT CASE i WHEN '' THEN NULL ELSE i::jsonb END FROM json_array_elements_text($2::text::json) AS i), $3::text::jsonb) AS job`;
+  ARRAY(SELECT CASE i WHEN '' THEN NULL ELSE i::jsonb END FROM json_array_elements_text($2::text::json) AS i),
+  $3::text::jsonb) AS job`;
 
 /**
  * Adds a job with a task for each input. Returns its number, by which `client.job(number, task)` finds it. The job

@@ -104,6 +104,6 @@ function refuseNetwork(dir: string, facts: FilesystemFacts | undefined): void {
   if (name === undefined) return;
   throw new LaboroError(
     "LABORO_DATA_NETWORK_FS",
-    `the data directory ${dir} lies on a network filesystem (${name}), where a database can be damaged: give one on a local disk with --data, such as a directory in /var/tmp`,
+    `the data directory ${dir} is on a network filesystem (${name}), where a database can be damaged: give one on a local disk with --data, such as a directory in /var/tmp`,
   );
 }

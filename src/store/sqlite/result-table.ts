@@ -51,7 +51,8 @@ SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, su
 FROM result WHERE job = ?1 AND idx BETWEEN ?2 AND ?3 GROUP BY cell ORDER BY cell`;
 const USAGE = `
 SELECT CAST(4 * log2(max(ended - started, 1)) + 1e-9 AS INTEGER) AS step, count(*) AS tasks,
-  sum(ended - started) AS runMs, coalesce(sum(cpu_ms), 0) AS cpuMs, coalesce(max(peak_memory), 0) AS peakMemory, min(started) AS firstStart
+  sum(ended - started) AS runMs, coalesce(sum(cpu_ms), 0) AS cpuMs,
+  coalesce(max(peak_memory), 0) AS peakMemory, min(started) AS firstStart
 FROM result WHERE job = ? AND idx BETWEEN ? AND ? GROUP BY step ORDER BY step`;
 const LISTED_BYTES = `NULL AS output, CASE WHEN length(value) <= ${LISTED_VALUE} THEN value END AS value`;
 const EARLIER = `

@@ -10,8 +10,9 @@ const CLOCK_MS = 2_000;
 const LONG_S = 300;
 
 const SERVER_INFO_SQL = `
-SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major, pg_is_in_recovery() AS standby,
-  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS "fullPageWrites", current_setting('autovacuum') AS autovacuum,
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major,
+  pg_is_in_recovery() AS standby, current_setting('fsync') AS fsync,
+  current_setting('full_page_writes') AS "fullPageWrites", current_setting('autovacuum') AS autovacuum,
   current_setting('synchronous_commit') AS "synchronousCommit",
   current_setting('max_connections')::int AS connections,
   (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend') AS used,
