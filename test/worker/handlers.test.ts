@@ -51,7 +51,7 @@ describe("a handler that never ends", () => {
       call.abort(1, new Error("cancelled"));
       call.abort(60_000, new Error("the worker stops"));
     });
-    expect(text(reply.body)).toContain("did not end within 1 ms after its abort");
+    expect(text(reply.body)).toContain("cancelled, and the handler did not end within 1 ms");
   });
 
   it("does not keep stop() from returning within its grace: the task runs elsewhere, the request is lost", async () => {
