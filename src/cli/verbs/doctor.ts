@@ -235,7 +235,7 @@ function checkDataDirectory(dir: string): Check[] {
   ];
 }
 
-/** Of a data directory that does not exist yet. */
+/** Checks where a data directory that does not exist yet would be created. */
 function checkParent(dir: string): Check {
   let parent = resolve(dir);
   while (!fs.existsSync(parent)) parent = dirname(parent);
@@ -244,7 +244,7 @@ function checkParent(dir: string): Check {
     return ok(`the data directory ${dir} does not exist yet; laboro serve creates it`);
   } catch {
     return fail(
-      `the data directory ${dir} cannot be created: ${parent} is no directory that can be written`,
+      `the data directory ${dir} cannot be created: ${parent} is not a writable directory`,
       "give another with --data",
     );
   }

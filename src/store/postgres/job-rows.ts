@@ -1,7 +1,7 @@
 /** Rows of task ranges; rows of jobs, with their counters summed over the brokers that have worked on them. */
 import { unpack } from "msgpackr";
 import type { JobId } from "../../model/ids.js";
-import { END_STATES, type Job, type JobEnd } from "../../model/job.js";
+import { END_STATES, type Job } from "../../model/job.js";
 import type { ClaimedRange } from "../../model/store.js";
 import type { JobFilter } from "../../model/store-reads.js";
 import {
@@ -12,7 +12,7 @@ import {
   OPEN_CONDITIONS,
   type States,
 } from "../job-rows.js";
-import { type TaskRangeRow, taskRangeFrom } from "../rows.js";
+import { stateNumber, type TaskRangeRow, taskRangeFrom } from "../rows.js";
 import type { Session, Value } from "./connections.js";
 import { numberArray, rangesFrom, validText } from "./statements.js";
 
@@ -53,8 +53,6 @@ export const jobFrom = (row: JobRow): Job =>
     ended: row.endedState === null ? undefined : END_STATES[row.endedState],
   });
 
-const jobEndNumber = (end: JobEnd): number => END_STATES.indexOf(end);
-
 /** The conditions of a filter on jobs, with their values. */
 interface Condition {
   /** With a question mark for the value. */
@@ -87,7 +85,7 @@ export function conditionsOf(filter: JobFilter): Condition[][] {
 
 /** Jobs that did not succeed have an index of their own, too. */
 function stateCondition(states: States): Condition {
-  const ends = states.filter((state) => state !== "open").map(jobEndNumber);
+  const ends = states.filter((state) => state !== "open").map(stateNumber);
   const ended = `${ends.includes(0) ? "" : "ended_state <> 0 AND "}ended_state = ANY(?::smallint[])`;
   const sql = ends.length === states.length ? ended : "(ended_at IS NULL OR ended_state = ANY(?::smallint[]))";
   return { sql, value: numberArray(ends), ofState: true };
@@ -131,7 +129,7 @@ export async function expiredJobs(
   for (const state of END_STATES) {
     const keep = state === "succeeded" ? keepMs : keepFailedMs;
     if (keep === undefined || rows.length >= limit) continue;
-    rows.push(...(await session.send<{ id: JobId }>(KEEP_OVER, [now, limit - rows.length, jobEndNumber(state), keep])));
+    rows.push(...(await session.send<{ id: JobId }>(KEEP_OVER, [now, limit - rows.length, stateNumber(state), keep])));
   }
   return rows.map(({ id }) => id);
 }

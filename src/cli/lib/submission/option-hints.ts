@@ -60,7 +60,7 @@ const HINTS: Readonly<Record<string, string>> = {
 
 const NO_BATCH_MATCH = "laboro has nothing like it; docs/guide/from-slurm.md and from-hyperqueue.md list what it has";
 
-/** Of sbatch and hq submit. */
+/** Options of sbatch and hq submit. */
 const BATCH_HINTS: Readonly<Record<string, string>> = {
   "-a": "use --array NUMBERS, or --each-line FILE",
   "-b, --begin": "use --in DURATION or --at TIME",
