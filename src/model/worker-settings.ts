@@ -120,14 +120,15 @@ export function checkSettings(config: Config): void {
   }
 }
 
-const MAX_HEARTBEAT = 3_600_000;
+export const MIN_HEARTBEAT = 50;
+export const MAX_HEARTBEAT = 3_600_000;
 
 export function readSettings(config: Config, at = "config: "): Settings {
   const read = <T>(name: string, how: (value: unknown, what: string) => T): T | undefined =>
     input.optional(Object.hasOwn(config, name) ? config[name] : undefined, `${at}${name}`, how);
   const texts = (most: number) => (value: unknown, what: string) => input.list(listed(value), what, most, input.text);
   return input.definedOnly({
-    heartbeatMs: read("heartbeat_interval", (value, what) => input.integer(value, what, 50, MAX_HEARTBEAT)),
+    heartbeatMs: read("heartbeat_interval", (value, what) => input.integer(value, what, MIN_HEARTBEAT, MAX_HEARTBEAT)),
     environment: read("environment", readEnvironment),
     tags: read("tags", texts(1024)),
     slots: read("slots", (value, what) => input.integer(value, what, 1, 100_000)),

@@ -13,7 +13,7 @@ import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
-import { type Config, readConfig } from "../../../model/worker-settings.js";
+import { type Config, MAX_HEARTBEAT, MIN_HEARTBEAT, readConfig } from "../../../model/worker-settings.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import {
   type BrokerUris,
@@ -383,6 +383,8 @@ class Worker implements Scale0Worker {
   #heartbeatMs(): number {
     const { heartbeat_interval: configured } = this.#config;
     const least = typeof configured === "number" && configured > 0 ? configured : DEFAULT_HEARTBEAT_MS;
-    return Math.max(least, this.#options.heartbeatMs ?? 0);
+    // Within the bounds that laboro's broker has for it: a timer cannot wait longer than a few weeks.
+    const interval = Math.max(least, this.#options.heartbeatMs ?? 0, MIN_HEARTBEAT);
+    return Math.min(interval, MAX_HEARTBEAT);
   }
 }
