@@ -8,7 +8,9 @@ export function isLoopback(host: string): boolean {
 /** The network of an address: a host with one IPv6 address usually has 2^64 of them, so the first 64 bits count. */
 export function networkOf(address: string): string {
   if (!address.includes(":") || address.startsWith("::ffff:")) return address;
-  return address.split(":").slice(0, 4).join(":");
+  const [head = [], tail = []] = address.split("::").map((part) => (part === "" ? [] : part.split(":")));
+  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => "0");
+  return [...head, ...zeros, ...tail].slice(0, 4).join(":");
 }
 
 /** A host in a URL: an IPv6 address has brackets. */

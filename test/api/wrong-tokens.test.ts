@@ -35,6 +35,12 @@ describe("wrong tokens", () => {
     slow.delayAfterFailure("2001:db8:1:2::1");
     expect(slow.delayAfterFailure("2001:db8:1:2:ffff::9")).toBe(200);
     expect(slow.delayAfterFailure("2001:db8:1:3::1")).toBe(100);
+    // Zeros in the network's part are left out as well.
+    slow.delayAfterFailure("2001:db8::1");
+    expect(slow.delayAfterFailure("2001:db8::a:b:c:9")).toBe(200);
+    expect(slow.delayAfterFailure("2001:db8:0:1::1")).toBe(100);
+    slow.delayAfterFailure("2001:db8:0:1:a:b:c:d");
+    expect(slow.delayAfterFailure("::1")).toBe(100);
   });
 
   it("delay nobody who has a right one", async () => {

@@ -135,8 +135,9 @@ it("takes what a dead broker left once, however many find it dead", async () => 
   const third = await Broker.at(harness.handle());
   const { job, taskRange } = await third.submitAll(10);
   await third.claim(taskRange, 0, 3);
-  await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${third.held.epoch}`;
   const groups = [first, second].map(({ store }) => store.group);
+  expect(await groups[0]?.takeOverClaims(third.held.epoch)).toEqual([]);
+  await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${third.held.epoch}`;
   await Promise.all(groups.map((group) => group?.reap(NOW)));
   expect(await groups[0]?.reap(NOW)).toEqual([third.held.epoch]);
   const taken = await Promise.all(groups.map((group) => group?.takeOverClaims(third.held.epoch)));
