@@ -130,8 +130,10 @@ export class Core extends WorkerReports {
       committed: (writes, results) => this.#committed(writes, results),
       deliver: (send, result) => {
         const port = this.#ports.get(send.worker);
-        if (port === undefined) return;
-        if (send.kind === "retract") port.retract(send.tasks);
+        if (port === undefined) {
+          // It was lost during the commit: it does not have these tasks.
+          if (send.kind === "tasks" && !this.#stopping) this.workerRetracted(send.worker, [send]);
+        } else if (send.kind === "retract") port.retract(send.tasks);
         else if (send.kind === "cancel") port.cancel(send.tasks);
         else this.#sendTasks(port, send, result);
       },

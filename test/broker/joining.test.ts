@@ -55,3 +55,25 @@ it("tasks that cannot be sent to their worker fail with the reason, and the brok
   expect(results.map(({ error }) => error)).toEqual(Array(3).fill("LABORO_BODY_TOO_LARGE: TASKS cannot be sent"));
   await core.stop();
 });
+
+it("tasks that were claimed for a worker and could not be sent, because it was lost meanwhile, go to others", async () => {
+  const store = new ModelWorld({ shared: false }).store();
+  const core = await Core.open(store, DEFAULT_SETTINGS, SILENT, (cause) => {
+    throw cause;
+  });
+  const lost = { ...PORT, assign: () => expect.unreachable() };
+  const commit = store.commit.bind(store);
+  store.commit = async (writes, now) => {
+    const results = await commit(writes, now);
+    if (writes.some(({ op }) => op === "claim")) core.workerDisconnected(PROFILE.id, lost, false);
+    return results;
+  };
+  // Longer than the test.
+  await core.workerJoins({ ...PROFILE, graceMs: 3_600_000 }, [], lost);
+  await submit.perform(core, submit.input.read({ recipe: TRUE }, ""), context);
+  let sent = 0;
+  const two = { ...PROFILE, id: WorkerId("two"), session: SessionId("2"), name: "two" };
+  await core.workerJoins(two, [], { ...PORT, assign: () => sent++ });
+  await until("the other worker has the task", () => sent === 1);
+  await core.stop();
+});
