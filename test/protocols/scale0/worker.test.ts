@@ -39,17 +39,20 @@ describe("a Scale0 worker", () => {
   it.each([
     [1e12, 3_600_000],
     [0.01, 50],
-  ])("sends heartbeats in a time that a timer can wait, with an interval of %d ms in the config", async (given, used) => {
-    const broker = await LiteralBroker.open();
-    start({ broker: broker.url });
-    await broker.hearOf("CONNECT");
-    const config = { heartbeat_interval: given };
-    await broker.say("CONFIG", { config_type: "JSON", config_version: 1 }, JSON.stringify(config));
-    expect(await broker.hear()).toMatchObject(["PING", { heartbeat_interval: used }]);
-    await broker.say("PONG", {});
-    await broker.say("WORKREQUEST", { service: "upper", work_request_identifier: 1 }, "a");
-    expect(await broker.hearOf("WORKREPLY")).toEqual(["WORKREPLY", { work_request_identifier: 1 }, "A"]);
-  });
+  ])(
+    "sends heartbeats in a time that a timer can wait, with an interval of %d ms in the config",
+    async (given, used) => {
+      const broker = await LiteralBroker.open();
+      start({ broker: broker.url });
+      await broker.hearOf("CONNECT");
+      const config = { heartbeat_interval: given };
+      await broker.say("CONFIG", { config_type: "JSON", config_version: 1 }, JSON.stringify(config));
+      expect(await broker.hear()).toMatchObject(["PING", { heartbeat_interval: used }]);
+      await broker.say("PONG", {});
+      await broker.say("WORKREQUEST", { service: "upper", work_request_identifier: 1 }, "a");
+      expect(await broker.hearOf("WORKREPLY")).toEqual(["WORKREPLY", { work_request_identifier: 1 }, "A"]);
+    },
+  );
 
   it("answers in the word that it was asked in", async () => {
     const broker = await LiteralBroker.open();
