@@ -27,7 +27,6 @@ export const filesOf = (options: OutputFiles): readonly (readonly [name: string,
 export interface FileOptions extends Pick<SubmissionOptions, "dir"> {
   readonly send: readonly string[];
   readonly return: readonly string[];
-  readonly cleanup?: boolean;
   readonly transfer?: boolean;
   readonly transferfile: readonly string[];
   readonly basefile: readonly string[];
