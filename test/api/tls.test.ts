@@ -69,7 +69,14 @@ describe("one port", () => {
 
   it("without TLS answers to names of this machine only", async () => {
     const { broker } = await openListener();
-    for (const host of ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil", "127.0.0.1:80:80"]) {
+    for (const host of [
+      "evil.example",
+      "127.0.0.1.evil.example",
+      "10.0.0.1",
+      "localhost.evil",
+      "evillocalhost",
+      "127.0.0.1:80:80",
+    ]) {
       const answer = await ask(`${broker.url}/api/v1/status`, { token: broker.token, headers: { host } });
       expect([host, answer.status]).toEqual([host, 421]);
     }

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { openCliBroker, sh } from "./support/cli.js";
 
 describe("laboro rerun", () => {
@@ -73,5 +74,16 @@ describe("laboro rerun", () => {
     );
     expect(await setup.client.job(2).wait()).toBe("succeeded");
     expect(readFileSync(join(setup.dir, "used"), "utf8")).toBe("a\nb\n");
+  });
+
+  it("of several jobs goes on after one that refuses, and exits 1", async () => {
+    const setup = await openCliBroker();
+    await (await setup.client.submit({ recipe: TRUE, key: "k" })).cancel();
+    await setup.client.submit({ recipe: TRUE, key: "k" });
+    await (await setup.client.submit({ recipe: TRUE })).cancel();
+    const { code, stdout, stderr } = await setup.laboro(["rerun", "1,3"]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining("job 2 has the key of this one")]);
+    expect(stdout).toBe("1 task of job 3 runs again\n");
+    expect((await setup.client.job(3).info()).state).toBe("waiting");
   });
 });
