@@ -11,6 +11,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import nodeModule from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -37,6 +38,9 @@ function install(): { readonly cache: string; readonly bundle: string; run(...wo
   return { cache, bundle, run };
 }
 
+/** Newer releases of Node have a cache of their own, with other files. */
+const isOfNode = "enableCompileCache" in nodeModule;
+
 const RIGHT = { status: 0, stdout: "a\n", signal: null };
 
 /** Of all files in the folder, with their content. */
@@ -61,15 +65,18 @@ describe("the code cache of the bundle", () => {
     expect(changed.filter(([name, content]) => (after.get(name)?.length ?? 0) <= content.length)).toEqual([]);
   });
 
-  it("is written again by a longer run, with the functions that the first did not call", () => {
-    const { cache, run } = install();
-    const sizeOf = (start: string): number =>
-      [...contents(cache)].find(([name]) => name.startsWith(start))?.[1].length ?? 0;
-    run("--dry-run", "true");
-    const first = sizeOf("run-");
-    expect(run("sleep 2.1; echo {}", ":::", "a")).toEqual(RIGHT);
-    expect(sizeOf("run-")).toBeGreaterThan(first);
-  });
+  it.skipIf(isOfNode)(
+    "is written again by a longer run, with the functions that the first did not call (on Node 20)",
+    () => {
+      const { cache, run } = install();
+      const sizeOf = (start: string): number =>
+        [...contents(cache)].find(([name]) => name.startsWith(start))?.[1].length ?? 0;
+      run("--dry-run", "true");
+      const first = sizeOf("run-");
+      expect(run("sleep 2.1; echo {}", ":::", "a")).toEqual(RIGHT);
+      expect(sizeOf("run-")).toBeGreaterThan(first);
+    },
+  );
 
   it("is of files without import(), which waits for ever in code from the cache", () => {
     const bundle = join(REPOSITORY, "dist", "bundle");
