@@ -26,8 +26,8 @@ function noteOf(test: TestCase): string | undefined {
   return result.state === "skipped" ? result.note : undefined;
 }
 
-/** The outermost suite of which nothing ran, or the test itself. */
+/** The outermost suite that was skipped as a whole, or the test itself. */
 function whole(one: TestCase | TestSuite): TestCase | TestSuite {
   const { parent } = one;
-  return parent.type === "suite" && parent.state() === "skipped" ? whole(parent) : one;
+  return parent.type === "suite" && parent.options.mode === "skip" ? whole(parent) : one;
 }
