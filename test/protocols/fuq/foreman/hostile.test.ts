@@ -8,7 +8,7 @@ import { atEnd, numbered, openRaw, openV1, openYard, rawWorker } from "./kit.js"
 import { JOB, OK, pairOf, type TaskOf } from "./literal-worker.js";
 
 /** Resolves when the listener has closed the connection, or when it was let alone for a while. */
-function intrude(port: number, chunks: readonly Buffer[]): Promise<"closed" | "left open"> {
+function intrude(port: number, chunks: readonly Buffer[], patienceMs = 300): Promise<"closed" | "left open"> {
   const socket = connect(port, "127.0.0.1");
   atEnd(() => socket.destroy());
   socket.on("error", () => {});
@@ -18,7 +18,7 @@ function intrude(port: number, chunks: readonly Buffer[]): Promise<"closed" | "l
     const patience = setTimeout(() => {
       socket.destroy();
       resolve("left open");
-    }, 300);
+    }, patienceMs);
     socket.once("close", () => {
       clearTimeout(patience);
       resolve("closed");
@@ -26,6 +26,8 @@ function intrude(port: number, chunks: readonly Buffer[]): Promise<"closed" | "l
   });
 }
 
+/** Far longer than it takes to close a connection, on a busy machine too. */
+const CLOSED_MS = 60_000;
 const HELLO = encodeMessage({ type: "HELLO", hello: { numProcs: 1, running: [] }, seq: 0 });
 
 it("garbage, wrong lengths and floods of messages end or are answered, and the batch does not suffer", async () => {
@@ -48,11 +50,11 @@ it("garbage, wrong lengths and floods of messages end or are answered, and the b
   const claims = Buffer.from(HELLO.subarray(0, 16));
   claims.writeUInt32LE(0xffff_fff0, 12);
   const closed = await Promise.all([
-    intrude(port, [Buffer.from("GET / HTTP/1.1\r\nHost: x\r\n\r\n")]),
-    intrude(port, [claims]),
-    intrude(port, [HELLO, random.bytes(1_000)]),
-    intrude(v1, [random.bytes(1_000)]),
-    intrude(v1, [HELLO]),
+    intrude(port, [Buffer.from("GET / HTTP/1.1\r\nHost: x\r\n\r\n")], CLOSED_MS),
+    intrude(port, [claims], CLOSED_MS),
+    intrude(port, [HELLO, random.bytes(1_000)], CLOSED_MS),
+    intrude(v1, [random.bytes(1_000)], CLOSED_MS),
+    intrude(v1, [HELLO], CLOSED_MS),
   ]);
   expect(closed).toEqual(["closed", "closed", "closed", "closed", "closed"]);
   // A thousand UPDATEs at once, twice the same number, tasks that are nobody's, an end in the middle of a message.
