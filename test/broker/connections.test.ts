@@ -61,6 +61,13 @@ describe("a connection is destroyed soon", () => {
 });
 
 describe("a connection with TLS", () => {
+  it("ends as soon as its peer leaves during the handshake", async () => {
+    const { broker } = await openTestBroker({ connectionBounds: { greetingTimeoutMs: 60_000 } });
+    const leaving = peer(portOf(broker.url), "\x16\x03\x01");
+    leaving.resume().end();
+    await until("the broker has closed its side, too", () => leaving.readableEnded || leaving.cut, 20_000);
+  });
+
   it("stays when its token is valid, and frees its place when it ends", async () => {
     const { broker } = await openTestBroker({
       connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newPerAddress: 1, newInAll: 1, connections: 4 },

@@ -16,10 +16,10 @@ describe("laboro cancel", () => {
     const setup = await openCliBroker();
     const job = await setup.client.submit({ recipe: TRUE, count: 5 });
     expect((await setup.laboro(["cancel", "1.1-2,5"])).stdout).toBe(
-      "3 tasks of job 1 are cancelled, unless ended before\n",
+      "3 tasks of job 1 are cancelled, except what had ended before\n",
     );
     expect((await setup.laboro(["cancel", "last.3"])).stdout).toBe(
-      "1 task of job 1 is cancelled, unless ended before\n",
+      "1 task of job 1 is cancelled, except what had ended before\n",
     );
     setup.worker();
     expect(await job.wait()).toBe("cancelled");

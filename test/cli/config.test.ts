@@ -128,7 +128,7 @@ describe("laboro config", () => {
       laboro: /nonexistent.json: ENOENT: no such file or directory, open '/nonexistent.json' (LABORO_BAD_INPUT)
       laboro: config: JSON: Unexpected end of JSON input (LABORO_BAD_INPUT)
       laboro: laboro config show changes nothing; use laboro config set (LABORO_BAD_INPUT)
-      laboro: command-argument value 'sho' is invalid for argument 'action'. Allowed choices are show, set, history. (LABORO_BAD_INPUT)
+      laboro: expected one of show, set, history, got sho (LABORO_BAD_INPUT)
       "
     `);
     expect((await setup.client.ask("config", {})).version).toBe(0);

@@ -12,7 +12,7 @@ describe("JOB.TASK", () => {
     expect((await setup.laboro(["explain", "1.7"])).stdout).toBe("task 7 of job 1: no worker is connected\n");
     expect((await setup.laboro(["explain", "1"])).stdout).toBe("task 5 of job 1: no worker is connected\n");
     expect((await setup.laboro(["cancel", "1.5-8"])).stdout).toBe(
-      "2 tasks of job 1 are cancelled, unless ended before\n",
+      "2 tasks of job 1 are cancelled, except what had ended before\n",
     );
     expect((await job.info()).cancels).toEqual([{ first: 0, last: 1 }]);
     setup.worker({ name: "w1", cancelGraceMs: 100 });

@@ -319,6 +319,8 @@ function tlsBefore(
           .on("tlsClientError", (_error, refused) => refused.destroy());
         if (pair !== current) server.setSecureContext({ ...pair, minVersion: "TLSv1.2" });
         current = pair;
+        // As of an HTTPS server: a peer that leaves in the handshake is gone at once, not after the guard's timeout.
+        socket.allowHalfOpen = false;
         server.emit("connection", socket);
       },
       // The failure is already logged.

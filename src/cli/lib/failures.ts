@@ -47,7 +47,12 @@ function stackOf(error: Error): string {
 /** Commander's messages in laboro's form. */
 export function usageText(text: string): string {
   const [first = "", ...rest] = text.trimEnd().split("\n");
-  const message = first.replace(/^error: /, "");
+  const message = first
+    .replace(/^error: /, "")
+    .replace(
+      /^command-argument value '(.*)' is invalid for argument '.*'\. Allowed choices are (.*)\.$/,
+      "expected one of $2, got $1",
+    );
   return [`laboro: ${message} (LABORO_BAD_INPUT)`, ...rest.map((line) => `  ${line.trim()}`), ""].join("\n");
 }
 

@@ -48,5 +48,5 @@ async function run(text: string, options: Options): Promise<void> {
 function whatOf(id: number, tasks: Ranges | undefined): string {
   if (tasks === undefined) return `job ${id} is cancelled`;
   const count = countOf(tasks);
-  return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "is" : "are"} cancelled, unless ended before`;
+  return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "is" : "are"} cancelled, except what had ended before`;
 }

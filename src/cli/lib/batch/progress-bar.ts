@@ -126,5 +126,7 @@ export function paceOf(
 /** The rate of a job and how long it still takes; empty until a task has ended. */
 export function paceTexts(job: JobView, usage: Usage): readonly string[] {
   const pace = paceOf(job, usage);
-  return pace === undefined ? [] : speedTexts(pace.ran, pace.left, pace.ms);
+  if (pace === undefined) return [];
+  const [rate, left] = speedTexts(pace.ran, pace.left, pace.ms);
+  return pace.left === 0 ? [rate] : [rate, left];
 }
