@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { ExpectedIncrements } from "../../../src/protocols/round-robin/broker/outstanding-messages.js";
 import { HeartbeatMonitor } from "../../../src/protocols/round-robin/broker/worker-table.js";
 import { until } from "../../support/wait.js";
 import {
@@ -416,6 +417,12 @@ describe("a request without an answer", () => {
     await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
     await worker.greet();
     expect(freeOf(place, worker)).toBe(0);
+  });
+
+  it("leaves one late INCREMENT to be swallowed for each slot, however many were refused", () => {
+    const expected = new ExpectedIncrements();
+    for (let refused = 0; refused < 5; refused++) expected.add(60_000, 2);
+    expect([expected.take(), expected.take(), expected.take()]).toEqual([true, true, false]);
   });
 
   it("gets one RESPONSE: what the worker answers after the refusal is dropped", async () => {
