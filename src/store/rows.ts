@@ -176,6 +176,18 @@ export interface TaskRangeRow {
   readonly worker: WorkerId | null;
 }
 
+/** Tasks that were never handed out, from a job's cursor. */
+export const freshTaskRange = (id: TaskRangeId, job: JobId, first: number, last: number): TaskRange => ({
+  id,
+  job,
+  first,
+  last,
+  attempt: 0,
+  failures: 0,
+  crashes: 0,
+  notBefore: 0,
+});
+
 /** A row may have more columns than these. */
 export function taskRangeFrom(row: TaskRangeRow): TaskRange {
   const { id, job, first, last, attempt, failures, crashes, notBefore, waitMs, avoid, worker } = row;

@@ -10,19 +10,18 @@ import { REMOVED_IN_BATCH, type TaskRangeRow } from "../rows.js";
 import { type Damage, keepDamaged, type LastCommit, LastCommitNote } from "./damage.js";
 import { storeFailure } from "./data-directory.js";
 import { type Database, inspectDatabase, openDatabase, type Statement } from "./database.js";
-import {
-  JobCounters,
-  JobTable,
-  prepareClaimedRange,
-  prepareExpiredJobs,
-  prepareInsertTaskRange,
-  TASK_RANGE_COLUMNS,
-} from "./job-table.js";
+import { JobCounters, JobTable, prepareExpiredJobs } from "./job-table.js";
 import { LimitStarts } from "./operations/claim.js";
 import { type BatchContext, prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
 import { ResultTable, WorkerNames } from "./result-table.js";
 import { ScheduleTable } from "./schedule-table.js";
+import {
+  prepareClaimedRange,
+  prepareInsertTaskRange,
+  SubmittedRanges,
+  TASK_RANGE_COLUMNS,
+} from "./task-range-table.js";
 import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./thread-calls.js";
 
 /** Above the epoch of commits that are missing: workers may still refer to it. */
@@ -48,6 +47,7 @@ export class Engine {
   readonly #segments: OutputSegments;
   readonly #jobCounters: JobCounters;
   readonly #names: WorkerNames;
+  readonly #submittedRanges: SubmittedRanges;
   readonly #apply: (write: WriteRow, batch: BatchContext) => WriteResultRow;
   readonly #begin: Statement;
   readonly #commit: Statement;
@@ -89,7 +89,11 @@ export class Engine {
       this.#jobCounters = new JobCounters(db);
       const { jobs, results, output } = this;
       const insertTaskRange = prepareInsertTaskRange(db);
-      this.#apply = prepareOperations({ db, jobCounters: this.#jobCounters, jobs, results, output, insertTaskRange });
+      this.#submittedRanges = new SubmittedRanges(insertTaskRange);
+      this.#apply = prepareOperations({
+        ...{ db, jobCounters: this.#jobCounters, jobs, results, output },
+        ...{ insertTaskRange, submittedRanges: this.#submittedRanges },
+      });
     } catch (cause) {
       db?.close();
       throw storeFailure(cause, this.path);
@@ -149,20 +153,22 @@ export class Engine {
     try {
       const results = this.#inTransaction(() => {
         const applied = writes.map((write) => this.#apply(write, batch));
+        this.#submittedRanges.write(this.#epoch);
         for (const job of this.#jobCounters.endedInBatch) this.output.saveUnended(job);
         this.#jobCounters.write(now);
         return applied;
       });
+      this.#jobCounters.afterCommit();
       if (writes.some(({ op }) => op === "submit" || op === "schedule")) this.#lastJob = this.jobs.next() - 1;
       this.#note?.write(this.#lastCommit(now));
       for (const line of this.output.afterCommit()) this.#log(line);
       return results;
     } catch (cause) {
+      this.#jobCounters.afterRollback();
+      this.#submittedRanges.afterRollback();
       this.output.afterRollback();
       this.#names.clear();
       throw cause;
-    } finally {
-      this.#jobCounters.clear();
     }
   }
 

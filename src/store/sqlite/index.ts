@@ -20,9 +20,10 @@ import type {
   TaskUsage,
 } from "../../model/store-reads.js";
 import { jobFromColumns } from "../job-rows.js";
-import { chunkEntries, encodeSchedule, entriesWithin, scheduleFrom } from "../rows.js";
+import { chunkEntries, encodeSchedule, entriesWithin, freshTaskRange, scheduleFrom } from "../rows.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { packWrites, transferable, unpackWriteResults } from "./pack-writes.js";
+import { unpackWriteResults } from "./pack-write-results.js";
+import { packWrites, transferable } from "./pack-writes.js";
 import {
   type EditedRow,
   type EditRow,
@@ -203,9 +204,11 @@ function withJob({ job, ...row }: RerunRow | EditedRow): WriteResult {
 function submitted(write: Write | undefined, row: SubmittedRow, now: number): WriteResult {
   if (write?.op !== "submit")
     throw new LaboroError("LABORO_INTERNAL", "the results of the store do not match the writes");
-  const job = submittedJob(write, row, now);
-  const { op, taskRange, replaced } = row;
-  return { op, job, ...(taskRange && { taskRange }), ...(replaced && { replaced }) };
+  const { op, id, granted, replaced } = row;
+  const job = newJob(write.job, id, write.entries !== undefined, granted, now);
+  const result =
+    granted === 0 ? { op, job } : { op, job, taskRange: freshTaskRange(write.rangeId, id, 0, granted - 1) };
+  return replaced === undefined ? result : { ...result, replaced };
 }
 
 function encodeSpec(spec: JobSpec): Uint8Array {
@@ -213,19 +216,30 @@ function encodeSpec(spec: JobSpec): Uint8Array {
   return new Uint8Array(pack(spec));
 }
 
-function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
-  const { op, id, job, lease, rangeId } = write;
-  const { name, count, held, batchKey = null, idempotencyKey = null } = job;
-  const { pool } = job.requirement;
-  const numbered = id === undefined ? {} : { id };
-  const { key = null, keyForMs = null, ifExists = "return", keepMs = null, keepFailedMs = keepMs } = job;
-  const row = {
-    ...{ op, ...numbered, spec: encodeSpec(job), name, pool, batchKey, idempotencyKey, count, held, lease, rangeId },
-    ...{ key, keyForMs, ifExists, keepMs, keepFailedMs, open: job.open === true },
+/** Member by member: to add members to a spread takes several times as long. */
+function submitRow({ op, id, job, lease, rangeId, entries }: Extract<Write, { op: "submit" }>): SubmitRow {
+  return {
+    op,
+    id,
+    spec: encodeSpec(job),
+    name: job.name,
+    pool: job.requirement.pool,
+    batchKey: job.batchKey ?? null,
+    idempotencyKey: job.idempotencyKey ?? null,
+    key: job.key ?? null,
+    keyForMs: job.keyForMs ?? null,
+    ifExists: job.ifExists ?? "return",
     notBefore: isParked(job) ? (job.notBefore ?? null) : null,
     relative: job.delayMs !== undefined,
+    keepMs: job.keepMs ?? null,
+    keepFailedMs: job.keepFailedMs ?? job.keepMs ?? null,
+    count: job.count,
+    open: job.open === true,
+    held: job.held,
+    chunks: entries && chunkEntries(entries),
+    lease,
+    rangeId,
   };
-  return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 
 function editRow({ append, ...write }: Extract<Write, { op: "edit" }>): EditRow {
@@ -261,7 +275,3 @@ const jobFrom = (row: JobRow): Job =>
     cancels: JSON.parse(row.cancels),
     ended: row.endedState ?? undefined,
   });
-
-/** The job that a submission has become. */
-const submittedJob = (write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job =>
-  newJob(write.job, row.id, write.entries !== undefined, row.taskRange === undefined ? 0 : row.taskRange.last + 1, now);

@@ -1,16 +1,15 @@
 /**
- * Tables of jobs, entries and task ranges.
+ * Tables of jobs and entries.
  *
  * The counters of jobs during a batch. A batch settles the same few jobs thousands of times, so a job's counters are
- * read once and written once, before the commit.
+ * written once, before the commit. Those of open jobs are kept for later batches: nobody else writes to the database.
  */
-import { JobId, type TaskRangeId } from "../../model/ids.js";
+import { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type JobEnd, jobEnd } from "../../model/job.js";
-import { NO_RANGES, type Range, type Ranges, rangesOf } from "../../model/ranges.js";
-import type { ClaimedRange, EntryChunk, Epoch, Progress, TaskRange } from "../../model/store.js";
+import { NO_RANGES, type Range, type Ranges } from "../../model/ranges.js";
+import type { EntryChunk, Progress } from "../../model/store.js";
 import type { JobFilter, NextDelayed } from "../../model/store-reads.js";
 import { checkPattern, isOnlyOpen, OPEN_CONDITIONS, type States } from "../job-rows.js";
-import { type TaskRangeRow, taskRangeFrom } from "../rows.js";
 import type { Database, Statement } from "./database.js";
 import type { JobRow } from "./thread-calls.js";
 
@@ -204,6 +203,8 @@ WHERE id = ?`;
 
 /** The column's value if nothing was cancelled. */
 const NONE = "[]";
+/** Open jobs whose counters are kept between batches. */
+const MAX_KEPT = 10_000;
 
 interface CounterRow {
   count: number;
@@ -219,12 +220,21 @@ interface CounterRow {
 export class JobCounters {
   readonly #read: Statement;
   readonly #write: Statement;
+  /** Those that this batch has used. */
   readonly #rows = new Map<JobId, CounterRow>();
+  /** Those of open jobs. */
+  readonly #kept = new Map<JobId, CounterRow>();
   readonly #endedInBatch: JobId[] = [];
 
   constructor(db: Database) {
     this.#read = db.prepare(READ);
     this.#write = db.prepare(WRITE);
+  }
+
+  /** The batch has inserted this job. */
+  inserted(job: JobId, count: number, open: boolean): void {
+    const counters = { succeeded: 0, failed: 0, cancelled: 0 };
+    this.#kept.set(job, { count, ...counters, ended: null, cancels: NONE, open: open ? 1 : 0 });
   }
 
   /** Adds finished tasks; the job ends with the last of them. */
@@ -281,6 +291,7 @@ export class JobCounters {
   /** The job is no longer there. */
   remove(job: JobId): void {
     this.#rows.delete(job);
+    this.#kept.delete(job);
     this.#dropFromEnded(job);
   }
 
@@ -298,8 +309,21 @@ export class JobCounters {
     if (row !== undefined) this.#writeRow(job, row, now);
   }
 
-  /** For the next batch, whether this one succeeded or not. */
-  clear(): void {
+  afterCommit(): void {
+    for (const [job, row] of this.#rows) {
+      if (row.ended === null) this.#kept.set(job, row);
+      else this.#kept.delete(job);
+    }
+    this.#clear();
+    if (this.#kept.size > MAX_KEPT) this.#kept.clear();
+  }
+
+  afterRollback(): void {
+    this.#kept.clear();
+    this.#clear();
+  }
+
+  #clear(): void {
     this.#rows.clear();
     this.#endedInBatch.length = 0;
   }
@@ -317,49 +341,8 @@ export class JobCounters {
   #row(job: JobId): CounterRow | undefined {
     const known = this.#rows.get(job);
     if (known !== undefined) return known;
-    const row: CounterRow | undefined = this.#read.get(job);
+    const row: CounterRow | undefined = this.#kept.get(job) ?? this.#read.get(job);
     if (row !== undefined) this.#rows.set(job, row);
     return row;
   }
-}
-
-export const TASK_RANGE_COLUMNS =
-  "id, job, first, last, attempt, failures, crashes, not_before AS notBefore, wait_ms AS waitMs, avoid, worker";
-
-const INSERT = `
-INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, wait_ms, avoid, worker, epoch)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
-
-export type InsertTaskRange = (taskRange: TaskRange, epoch: Epoch) => void;
-
-export function prepareInsertTaskRange(db: Database): InsertTaskRange {
-  const insert = db.prepare(INSERT);
-  return (taskRange, epoch) => {
-    const { id, job, first, last, attempt, failures, crashes, notBefore, waitMs, avoid, worker } = taskRange;
-    const texts = [avoid ?? null, worker ?? null];
-    insert.run(id, job, first, last, attempt, failures, crashes, notBefore, waitMs ?? null, ...texts, epoch);
-  };
-}
-
-/** Tasks that were never handed out, from a job's cursor. */
-export const freshTaskRange = (id: TaskRangeId, job: JobId, first: number, last: number): TaskRange => ({
-  id,
-  job,
-  first,
-  last,
-  attempt: 0,
-  failures: 0,
-  crashes: 0,
-  notBefore: 0,
-});
-
-const SETTLED = "SELECT idx FROM result WHERE job = ? AND idx BETWEEN ? AND ? ORDER BY idx";
-
-/** Adds to a task range which of its tasks have a result already. */
-export function prepareClaimedRange(db: Database): (row: TaskRangeRow) => ClaimedRange {
-  const settled = db.prepare(SETTLED);
-  return (row) => {
-    const rows: { idx: number }[] = settled.all(row.job, row.first, row.last);
-    return { taskRange: taskRangeFrom(row), settled: rangesOf(rows.map(({ idx }) => idx)) };
-  };
 }

@@ -1,17 +1,17 @@
 /**
  * A batch on its way to the thread. Tens of thousands of claims and results come per second, and cloning an object for
  * each would cost the event loop more than assigning them. So their fields are numbers in one transferred array, their
- * texts positions in a list without duplicates. Bytes of output are joined into one buffer, in the order of the writes.
+ * texts positions in a list without duplicates. Bytes are joined into one buffer, in the order of the writes.
  * Other writes are few and are cloned.
  *
- * The numbers begin with one code per write; the code of a claim, settle or output is followed by its fields.
+ * The numbers begin with one code per write; the code of a claim, settle, output or submit is followed by its fields.
  */
 import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import { END_STATES } from "../../model/job.js";
 import { OUTPUT_STREAMS, type OutputStream, type TaskResult } from "../../model/outcome.js";
-import type { OutputChunk, Progress, Write } from "../../model/store.js";
+import type { OutputChunk, Write } from "../../model/store.js";
 import { withOwnBytes } from "../rows.js";
-import type { EditRow, SubmitRow, WriteResultRow, WriteRow } from "./thread-calls.js";
+import type { EditRow, SubmitRow, WriteRow } from "./thread-calls.js";
 
 type Output = Extract<Write, { op: "output" }>;
 /** A claim with limits is rare enough to be cloned. */
@@ -28,10 +28,14 @@ const PLAIN = 0;
 const CLAIM = 1;
 const SETTLE = 2;
 const OUTPUT = 3;
+const SUBMIT = 4;
 const CLAIM_FIELDS = 7;
 const SETTLE_FIELDS = 5;
 const RESULT_FIELDS = 14;
 const CHUNK_FIELDS = 6;
+const SUBMIT_FIELDS = 13;
+const OPEN = 1;
+const HELD = 2;
 const NONE = -1;
 
 type Submit = Extract<Write, { op: "submit" }>;
@@ -63,6 +67,8 @@ export function packWrites(writes: readonly Write[], { submitRow, scheduleRow, e
       numbers[at + 5] = write.attempt;
       numbers[at + 6] = texts.position(write.worker);
       at += CLAIM_FIELDS;
+    } else if (write.op === "submit" && isSimple(write)) {
+      at = packSubmit(numbers, at, submitRow(write), texts, output);
     } else if (write.op === "output") {
       numbers[at++] = OUTPUT;
       numbers[at++] = write.chunks.length;
@@ -136,6 +142,10 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
         bytes: take(next()),
       }));
       writes.push({ op: "output", chunks });
+    } else if (code === SUBMIT) {
+      const start = at - 1;
+      at += SUBMIT_FIELDS - 2;
+      writes.push(unpackSubmit(numbers, start, texts, take(next())));
     } else {
       const write = plain.next();
       if (!write.done) writes.push(write.value);
@@ -151,6 +161,7 @@ function numbersNeeded(writes: readonly Write[]): number {
       needed += SETTLE_FIELDS + write.results.length * RESULT_FIELDS;
       for (const { output } of write.results) needed += 2 * (output?.length ?? 0);
     } else if (write.op === "claim" && write.limits === undefined) needed += CLAIM_FIELDS;
+    else if (write.op === "submit" && isSimple(write)) needed += SUBMIT_FIELDS;
     else needed += write.op === "output" ? 2 + write.chunks.length * CHUNK_FIELDS : 1;
   }
   return needed;
@@ -193,6 +204,54 @@ function packSettle(
     }
   }
   return at;
+}
+
+/** Others are rare, or most of their size is the entries. */
+const isSimple = ({ entries, job: { key, notBefore } }: Submit): boolean =>
+  entries === undefined && key === undefined && notBefore === undefined;
+
+function packSubmit(numbers: Float64Array, start: number, row: SubmitRow, texts: Texts, bytes: Uint8Array[]): number {
+  numbers[start] = SUBMIT;
+  numbers[start + 1] = row.id ?? Number.NaN;
+  numbers[start + 2] = texts.position(row.name);
+  numbers[start + 3] = texts.position(row.pool);
+  numbers[start + 4] = row.batchKey === null ? NONE : texts.position(row.batchKey);
+  numbers[start + 5] = row.idempotencyKey === null ? NONE : texts.position(row.idempotencyKey);
+  numbers[start + 6] = row.keepMs ?? Number.NaN;
+  numbers[start + 7] = row.keepFailedMs ?? Number.NaN;
+  numbers[start + 8] = row.count;
+  numbers[start + 9] = (row.open ? OPEN : 0) + (row.held ? HELD : 0);
+  numbers[start + 10] = row.lease;
+  numbers[start + 11] = row.rangeId;
+  numbers[start + 12] = row.spec.length;
+  bytes.push(row.spec);
+  return start + SUBMIT_FIELDS;
+}
+
+function unpackSubmit(numbers: Float64Array, at: number, texts: readonly string[], spec: Uint8Array): SubmitRow {
+  const field = (offset: number): number => numbers[at + offset] ?? Number.NaN;
+  const amount = (offset: number): number | null => (Number.isNaN(field(offset)) ? null : field(offset));
+  return {
+    op: "submit",
+    id: amount(1) === null ? undefined : JobId(field(1)),
+    spec,
+    name: texts[field(2)] ?? "",
+    pool: texts[field(3)] ?? "",
+    batchKey: texts[field(4)] ?? null,
+    idempotencyKey: texts[field(5)] ?? null,
+    key: null,
+    keyForMs: null,
+    ifExists: "return",
+    notBefore: null,
+    relative: false,
+    keepMs: amount(6),
+    keepFailedMs: amount(7),
+    count: field(8),
+    open: (field(9) & OPEN) !== 0,
+    held: (field(9) & HELD) !== 0,
+    lease: field(10),
+    rangeId: TaskRangeId(field(11)),
+  };
 }
 
 function packChunk(numbers: Float64Array, at: number, chunk: OutputChunk, bytes: Uint8Array[]): number {
@@ -273,77 +332,4 @@ class Texts {
     this.#lastPosition = position;
     return position;
   }
-}
-
-// The results of a batch, for the way back to the main thread: frequent ones as numbers, the others as they are.
-
-type Frequent = Extract<WriteResultRow, { op: "claim" | "settle" | "replace" }>;
-
-/** Claims with entries are not packed: most of their size is the entries. */
-type PlainResult = Exclude<WriteResultRow, Frequent> | Extract<WriteResultRow, { op: "claim" }>;
-
-const isFrequent = (result: WriteResultRow): result is Frequent =>
-  result.op === "settle" || result.op === "replace" || (result.op === "claim" && result.entries === undefined);
-
-export interface PackedWriteResults {
-  /** A code for each result, for some followed by a job's counters and end. */
-  readonly numbers: Float64Array;
-  readonly plain: readonly PlainResult[];
-}
-
-const LOST = 1;
-const PROGRESS = 2;
-const OPS: readonly Frequent["op"][] = ["claim", "settle", "replace"];
-/** A code is the op's position + 1, times this, plus LOST and PROGRESS if they apply. */
-const OP = 4;
-const MAX_FIELDS = 5;
-
-export function packWriteResults(results: readonly WriteResultRow[]): PackedWriteResults {
-  const numbers = new Float64Array(results.length * MAX_FIELDS);
-  const plain: PlainResult[] = [];
-  let at = 0;
-  for (const result of results) {
-    if (!isFrequent(result)) {
-      numbers[at++] = PLAIN;
-      plain.push(result);
-      continue;
-    }
-    const progress = result.op === "claim" ? undefined : result.progress;
-    numbers[at++] =
-      (OPS.indexOf(result.op) + 1) * OP + (result.lost ? LOST : 0) + (progress === undefined ? 0 : PROGRESS);
-    if (progress === undefined) continue;
-    numbers[at++] = progress.counters.succeeded;
-    numbers[at++] = progress.counters.failed;
-    numbers[at++] = progress.counters.cancelled;
-    numbers[at++] = progress.ended === undefined ? -1 : END_STATES.indexOf(progress.ended);
-  }
-  return { numbers: numbers.slice(0, at), plain };
-}
-
-export function unpackWriteResults(packed: PackedWriteResults): WriteResultRow[] {
-  const { numbers } = packed;
-  const plain = packed.plain.values();
-  const results: WriteResultRow[] = [];
-  let at = 0;
-  const next = (): number => numbers[at++] ?? Number.NaN;
-  while (at < numbers.length) {
-    const code = next();
-    const op = OPS[Math.floor(code / OP) - 1];
-    if (op === undefined) {
-      const result = plain.next();
-      if (!result.done) results.push(result.value);
-      continue;
-    }
-    const lost = (code & LOST) !== 0;
-    if (op === "claim") results.push({ op, lost });
-    else if ((code & PROGRESS) === 0) results.push({ op, lost });
-    else results.push({ op, lost, progress: progressFrom(next(), next(), next(), next()) });
-  }
-  return results;
-}
-
-function progressFrom(succeeded: number, failed: number, cancelled: number, end: number): Progress {
-  const counters = { succeeded, failed, cancelled };
-  const ended = END_STATES[end];
-  return ended === undefined ? { counters } : { counters, ended };
 }

@@ -11,7 +11,7 @@ import { threadFile } from "../../base/package.js";
 import type { Attempt, JobId, TaskIndex, TaskRangeId } from "../../model/ids.js";
 import type { IfExists, JobEnd } from "../../model/job.js";
 import type { LimitStart } from "../../model/limit.js";
-import type { ClaimedRange, EntryChunk, Epoch, Progress, TaskRange, Write, WriteResult } from "../../model/store.js";
+import type { ClaimedRange, EntryChunk, Epoch, Progress, Write, WriteResult } from "../../model/store.js";
 import type { JobColumns } from "../job-rows.js";
 import type { ScheduleRow } from "../rows.js";
 import type { Calls } from "./thread.js";
@@ -19,7 +19,7 @@ import type { Calls } from "./thread.js";
 /** A submission. Parts that the thread need not read are encoded already. */
 export interface SubmitRow {
   readonly op: "submit";
-  readonly id?: JobId;
+  readonly id?: JobId | undefined;
   readonly spec: Uint8Array;
   readonly name: string;
   readonly pool: string;
@@ -35,7 +35,7 @@ export interface SubmitRow {
   readonly count: number;
   readonly open: boolean;
   readonly held: boolean;
-  readonly chunks?: readonly EntryChunk[];
+  readonly chunks?: readonly EntryChunk[] | undefined;
   readonly lease: number;
   readonly rangeId: TaskRangeId;
 }
@@ -43,7 +43,8 @@ export interface SubmitRow {
 export interface SubmittedRow {
   readonly op: "submit";
   readonly id: JobId;
-  readonly taskRange?: TaskRange;
+  /** The first tasks are granted: the range that the write has named. */
+  readonly granted: number;
   readonly replaced?: { readonly job: JobId; readonly progress?: Progress };
 }
 

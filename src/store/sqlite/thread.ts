@@ -10,7 +10,8 @@ import type { ScheduleQuery } from "../../model/schedule.js";
 import type { JobFilter, OutputOptions, ResultOptions } from "../../model/store-reads.js";
 import { storeFailure } from "./data-directory.js";
 import { Engine } from "./engine.js";
-import { type PackedWrites, packWriteResults, unpackWrites } from "./pack-writes.js";
+import { packWriteResults } from "./pack-write-results.js";
+import { type PackedWrites, unpackWrites } from "./pack-writes.js";
 import type { RecoveredRows, StoreLog, TaskAttempt, ThreadReply } from "./thread-calls.js";
 
 const port = parentPort;

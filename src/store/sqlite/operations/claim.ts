@@ -6,7 +6,8 @@ import { LIMIT_BUCKET, type LimitStart, type Rate, ruleFrom, startTime } from ".
 import type { Range } from "../../../model/ranges.js";
 import { entriesWithin, type TaskRangeRow } from "../../rows.js";
 import type { Database, Statement } from "../database.js";
-import { type JobTable, prepareClaimedRange, TASK_RANGE_COLUMNS } from "../job-table.js";
+import type { JobTable } from "../job-table.js";
+import { prepareClaimedRange, type SubmittedRanges, TASK_RANGE_COLUMNS } from "../task-range-table.js";
 import type { Operation } from "./index.js";
 
 const FIND_RANGE = `
@@ -23,10 +24,10 @@ const CLAIM_WHOLE = "UPDATE task_range SET id = ?, attempt = ?, worker = ? WHERE
 
 interface FoundRange extends Range {
   readonly job: JobId;
-  readonly hasEntries: number;
+  readonly hasEntries?: number;
 }
 
-export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
+export function prepareClaim(db: Database, jobs: JobTable, submittedRanges: SubmittedRanges): Operation<"claim"> {
   const starts = new LimitStarts(db);
   const find = db.prepare(FIND_RANGE);
   const claimPart = db.prepare(CLAIM_PART);
@@ -34,11 +35,15 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
   const claimWhole = db.prepare(CLAIM_WHOLE);
   const entriesOf = (job: JobId, range: Range): Entries => entriesWithin(jobs.entries(job, range), range);
 
-  return ({ op, from, rangeId, first, last, attempt, worker, limits }, { epoch, now }) => {
-    const row: FoundRange | undefined = find.get(from, epoch, first, last);
+  return (write, { epoch, now }) => {
+    const { op, from, rangeId, first, last, attempt, worker, limits } = write;
+    const submitted = submittedRanges.claim(write, epoch);
+    const row: FoundRange | undefined = submitted?.taskRange ?? find.get(from, epoch, first, last);
     if (row === undefined) return { op, lost: true };
     if (limits !== undefined) starts.add(limits, last - first + 1, now);
-    const claimed = { op, lost: false, ...(row.hasEntries ? { entries: entriesOf(row.job, { first, last }) } : {}) };
+    const hasEntries = submitted?.hasEntries ?? row.hasEntries === 1;
+    const claimed = { op, lost: false, ...(hasEntries ? { entries: entriesOf(row.job, { first, last }) } : {}) };
+    if (submitted !== undefined) return claimed;
     if (row.first === first && row.last === last) {
       claimWhole.run(rangeId, attempt, worker, from);
       return claimed;

@@ -1,10 +1,11 @@
 /** What the engine does with each kind of write. */
 import type { Epoch } from "../../../model/store.js";
 import type { Database } from "../database.js";
-import type { InsertTaskRange, JobCounters, JobTable } from "../job-table.js";
+import type { JobCounters, JobTable } from "../job-table.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
 import { prepareSchedule } from "../schedule-table.js";
+import type { InsertTaskRange, SubmittedRanges } from "../task-range-table.js";
 import type { WriteResultRow, WriteRow } from "../thread-calls.js";
 import { prepareCancel, prepareEdit, prepareHold, preparePromote, prepareRemove } from "./change.js";
 import { prepareAdopt, prepareClaim } from "./claim.js";
@@ -34,6 +35,7 @@ export interface Tables {
   readonly results: ResultTable;
   readonly output: OutputTable;
   readonly insertTaskRange: InsertTaskRange;
+  readonly submittedRanges: SubmittedRanges;
 }
 
 type Apply = (write: WriteRow, batch: BatchContext) => WriteResultRow;
@@ -43,14 +45,17 @@ type Operations = {
 };
 
 export function prepareOperations(tables: Tables): Apply {
-  const { db, jobCounters, jobs, results, output, insertTaskRange } = tables;
-  // An operation gets the writes of its name.
-  const apply: Apply = (write, batch) => (operations[write.op] as Apply)(write, batch);
+  const { db, jobCounters, jobs, results, output, insertTaskRange, submittedRanges } = tables;
+  const apply: Apply = (write, batch) => {
+    if (write.op !== "submit" && write.op !== "claim") submittedRanges.write(batch.epoch);
+    // An operation gets the writes of its name.
+    return (operations[write.op] as Apply)(write, batch);
+  };
   const cancel = prepareCancel(db, jobCounters);
   const operations: Operations = {
-    submit: prepareSubmit(db, jobCounters, insertTaskRange, cancel),
+    submit: prepareSubmit(db, jobCounters, submittedRanges, cancel),
     lease: prepareLease(db, insertTaskRange),
-    claim: prepareClaim(db, jobs),
+    claim: prepareClaim(db, jobs, submittedRanges),
     settle: prepareSettle(db, jobCounters, results, output),
     replace: prepareReplace(db, jobCounters, results, output, insertTaskRange),
     release: prepareRelease(db, jobCounters),

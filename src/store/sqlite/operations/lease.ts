@@ -1,9 +1,10 @@
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { difference, type Range, type Ranges, sizeOf } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
-import { type TaskRangeRow, taskRangeFrom } from "../../rows.js";
+import { freshTaskRange, type TaskRangeRow, taskRangeFrom } from "../../rows.js";
 import type { Database } from "../database.js";
-import { freshTaskRange, type InsertTaskRange, type JobCounters, TASK_RANGE_COLUMNS } from "../job-table.js";
+import type { JobCounters } from "../job-table.js";
+import { type InsertTaskRange, TASK_RANGE_COLUMNS } from "../task-range-table.js";
 import type { Operation } from "./index.js";
 
 const RELEASED = `

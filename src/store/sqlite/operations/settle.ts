@@ -2,9 +2,10 @@
 import type { TaskResult } from "../../../model/outcome.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
 import type { Database } from "../database.js";
-import type { InsertTaskRange, JobCounters } from "../job-table.js";
+import type { JobCounters } from "../job-table.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
+import type { InsertTaskRange } from "../task-range-table.js";
 import type { Operation } from "./index.js";
 
 const FIND = "SELECT 1 FROM task_range WHERE id = ? AND epoch = ?";
