@@ -312,7 +312,7 @@ class Follow {
       if (this.#sent.has(result)) continue;
       this.#sent.add(result);
       this.#announced.delete(result.index);
-      tasks.push({ ...listed(result), number: this.#numberOf(job, result.index) });
+      tasks.push({ number: this.#numberOf(job, result.index), ...listed(result) });
     }
     this.#credit -= tasks.length;
     const running = this.#running.length === 0 ? {} : { running: this.#running };

@@ -245,17 +245,17 @@ export const writeEnded = (job: JobId, task: EndedTask): Row => [
   task.number,
   END_STATES.indexOf(task.state),
   task.worker,
-  writeDone({ ...task, job }),
+  writeDone({ job, ...task }),
 ];
 
 export function readEnded(row: Row): EndedTask {
   if (!Array.isArray(row[3])) throw unexpectedValue("a task that ended", "a row", row[3]);
   const { job: _, ...outcome } = readDone(row[3]);
   return {
-    ...outcome,
     number: count(row[0], "number"),
     state: enumValue(row[1], "state", END_STATES),
     worker: name(row[2], "worker"),
+    ...outcome,
   };
 }
 
