@@ -7,7 +7,7 @@ import { now } from "../base/clock.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { TaskEnd } from "../model/outcome.js";
-import { ALL_TASKS, type Ranges, rangesOf } from "../model/ranges.js";
+import { ALL_TASKS, NO_RANGES, type Ranges, rangesOf } from "../model/ranges.js";
 import type { OutputChunk, Write, WriteResult } from "../model/store.js";
 
 /** The pause as a multiple of the round's time: at most a fifth of the time is spent on followers. */
@@ -286,6 +286,7 @@ function endEvents(job: JobId, { indices, counters, ended, countersChanged }: Jo
   let left = MAX_LISTED_RANGES;
   let truncated = false;
   const listed = (state: TaskEnd): Ranges => {
+    if (indices[state].length === 0) return NO_RANGES;
     const all = rangesOf(indices[state].sort((a, b) => a - b));
     const some = all.slice(0, left);
     left -= some.length;

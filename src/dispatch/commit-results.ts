@@ -5,7 +5,7 @@ import { difference, normalize } from "../model/ranges.js";
 import type { TaskRange, Write, WriteResult } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, releaseWaiting } from "./job-queue.js";
-import { type Finished, onGranted, onJobAdded, onMayLease, onProgress, onTaskRangesLost } from "./jobs.js";
+import { applyProgress, type Finished, onGranted, onJobAdded, onMayLease, onTaskRangesLost } from "./jobs.js";
 import { placeWork } from "./placement.js";
 import { newTaskRangeId, type State } from "./state.js";
 
@@ -20,12 +20,13 @@ export function onCommitted(
   results: readonly WriteResult[],
   now: number,
 ): ReadonlySet<TaskRangeId> {
+  state.now = now;
   const lost = new Set<TaskRangeId>();
   results.forEach((result, i) => {
     const write = writes[i];
     if (write === undefined) return;
     if (result.op === "submit" && result.replaced?.progress !== undefined) {
-      onProgress(state, out, result.replaced.job, result.replaced.progress, now);
+      applyProgress(state, out, result.replaced.job, result.replaced.progress);
     } else if (result.op === "lease" && write.op === "lease") {
       onGranted(state, out, write.job, result.taskRanges, result.mayLease, now, result.limited);
     } else if (result.op === "claim" && write.op === "claim" && result.lost) {
@@ -38,15 +39,15 @@ export function onCommitted(
         lost.add(write.rangeId);
         if (write.op === "replace") for (const piece of write.replacements) lost.add(piece.id);
       }
-      if (result.progress !== undefined) onProgress(state, out, write.job, result.progress, now);
+      if (result.progress !== undefined) applyProgress(state, out, write.job, result.progress);
     } else if (result.op === "release" && result.job !== undefined && result.progress !== undefined) {
-      onProgress(state, out, result.job, result.progress, now);
+      applyProgress(state, out, result.job, result.progress);
     } else if (
       (result.op === "cancel" || result.op === "edit") &&
       (write.op === "cancel" || write.op === "edit") &&
       result.progress !== undefined
     ) {
-      onProgress(state, out, write.job, result.progress, now);
+      applyProgress(state, out, write.job, result.progress);
     }
   });
   // A lease before a release in the same batch may report that there is nothing more to lease. Now there is.

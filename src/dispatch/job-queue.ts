@@ -51,7 +51,7 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
   if (job.halted) cancelReturned(out, job, taskRange);
   const cancelled = intersection(taskRange, job.cancels);
   if (cancelled.length === 0 && job.each.size === 0) {
-    enqueue(state, job, { ...waitingOf(taskRange), rangeId: taskRange.id }, now);
+    enqueue(state, job, waitingOf(taskRange), now);
     return;
   }
   const left = difference(taskRange, job.cancels);
@@ -62,7 +62,7 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
     return;
   }
   if (cancelled.length === 0 && stays.length === 0 && goes.length === 1) {
-    enqueue(state, job, { ...waitingOf(taskRange), rangeId: taskRange.id }, now);
+    enqueue(state, job, waitingOf(taskRange), now);
     return;
   }
   const newPieces = (ranges: Ranges): TaskRange[] =>
@@ -71,7 +71,7 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
   const pending = newPieces(stays);
   replaceRange(state, out, job, taskRange.id, [...pieces, ...pending], { cancelled: countOf(cancelled) });
   for (const piece of pending) job.pending.add(piece);
-  for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
+  for (const piece of pieces) enqueue(state, job, waitingOf(piece), now);
 }
 
 /** The tasks that need not wait for other jobs. If limits count them, only as many as fit into free slots. */
@@ -112,10 +112,11 @@ export function haltReason({ job: { limits } }: JobState): string {
   return `${count} ${count === 1 ? "task" : "tasks"} ${HALTING[on]}, which halts the job`;
 }
 
-function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
-  const { first, last, attempt, failures, crashes, notBefore, waitMs, avoid } = taskRange;
-  const wait = waitMs === undefined ? { notBefore } : { notBefore, waitMs };
-  return { first, last, attempt, failures, crashes, ...wait, ...(avoid === undefined ? {} : { avoid }) };
+function waitingOf(taskRange: TaskRange): WaitingRange {
+  const { id: rangeId, first, last, attempt, failures, crashes, notBefore, waitMs, avoid } = taskRange;
+  const waiting = { rangeId, first, last, attempt, failures, crashes, notBefore };
+  if (waitMs === undefined && avoid === undefined) return waiting;
+  return { ...waiting, ...(waitMs === undefined ? {} : { waitMs }), ...(avoid === undefined ? {} : { avoid }) };
 }
 
 function enqueue(state: State, job: JobState, taskRange: WaitingRange, now: number): void {

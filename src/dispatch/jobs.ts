@@ -37,8 +37,8 @@ const traitsOf = ({ recipe, limits: { timeLimitMs, timeRequestMs = timeLimitMs, 
 export const signatureOfJob = (state: State, job: Demands): Signature =>
   signatureFor(state, job.requirement, traitsOf(job));
 
-/** How many ends of jobs are remembered. */
-const MAX_RECENT_ENDS = 10_000;
+/** How many ends of jobs are remembered, at least. */
+const RECENT_ENDS = 10_000;
 
 /**
  * Restores the state from the store. Workers with tasks have the grace period, from now, to reconnect. `ends`: the ends
@@ -299,6 +299,12 @@ export function onJobEdited(state: State, out: Decisions, job: Job, now: number)
 
 /** The store has recorded ends of tasks, and perhaps of the job. */
 export function onProgress(state: State, out: Decisions, id: JobId, progress: Progress, now: number): void {
+  applyProgress(state, out, id, progress);
+  if (progress.ended !== undefined) placeWork(state, out, now);
+}
+
+/** The same for one of many: the caller places work after the last. */
+export function applyProgress(state: State, out: Decisions, id: JobId, progress: Progress): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
   // Fewer than before: some run again at another broker.
@@ -306,17 +312,19 @@ export function onProgress(state: State, out: Decisions, id: JobId, progress: Pr
   const again = failed < job.failed || succeeded < job.succeeded;
   job.failed = failed;
   job.succeeded = succeeded;
-  if (progress.ended !== undefined) endJob(state, out, job, progress.ended, now);
+  if (progress.ended !== undefined) endJob(state, out, job, progress.ended);
   else if (!again) checkHalt(state, out, job);
 }
 
 /** The store refused a job that was already added: it is removed. */
 export function onJobRefused(state: State, out: Decisions, id: JobId, now: number): void {
   const job = state.jobs.get(id);
-  if (job !== undefined) endJob(state, out, job, "cancelled", now);
+  if (job === undefined) return;
+  endJob(state, out, job, "cancelled");
+  placeWork(state, out, now);
 }
 
-function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: number): void {
+function endJob(state: State, out: Decisions, job: JobState, end: JobEnd): void {
   const freed = workersOf(job);
   for (const claim of [...job.claims]) dropClaim(state, claim);
   replaceWaiting(job, []);
@@ -334,13 +342,16 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
   const waiting = state.waitingFor.get(job.id) ?? [];
   state.waitingFor.delete(job.id);
   for (const one of waiting) dependencyEnded(state, out, one, job.id, end);
-  placeWork(state, out, now);
 }
 
 function rememberEnd(state: State, id: JobId, end: JobEnd): void {
   state.recentEnds.set(id, end);
-  const [oldest] = state.recentEnds.keys();
-  if (state.recentEnds.size > MAX_RECENT_ENDS && oldest !== undefined) state.recentEnds.delete(oldest);
+  if (state.recentEnds.size < 2 * RECENT_ENDS) return;
+  // Many at once: finding the oldest of a map takes the longer, the more have been deleted.
+  for (const oldest of state.recentEnds.keys()) {
+    if (state.recentEnds.size <= RECENT_ENDS) break;
+    state.recentEnds.delete(oldest);
+  }
 }
 
 function dependencyEnded(state: State, out: Decisions, job: JobState, other: JobId, end: JobEnd): void {
