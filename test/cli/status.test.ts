@@ -20,6 +20,14 @@ describe("laboro status", () => {
     expect((await setup.laboro([])).stdout).toBe(stdout);
   });
 
+  it("of a job that takes more tasks names no remaining time where none of its tasks is left", async () => {
+    const setup = await openCliBroker();
+    setup.worker();
+    const job = await setup.client.submit({ recipe: TRUE, entries: ["a"], open: true });
+    await until("it has run", async () => (await job.info()).counters.succeeded === 1);
+    expect((await setup.laboro(["status", "1"])).stdout).toMatch(/1 of 1 task done: 1 succeeded\n/);
+  });
+
   it("lists open jobs first, then the few that ended last, and says how many are hidden", async () => {
     const setup = await openCliBroker();
     const worker = setup.worker();
