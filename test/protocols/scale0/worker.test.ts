@@ -183,12 +183,16 @@ describe("a Scale0 worker", () => {
     const broker = await LiteralBroker.open();
     start({ broker: broker.url });
     await broker.welcome({ heartbeat_interval: 100 });
+    let { time } = (await broker.hear())[1];
     for (let version = 2; version < 5; version++) {
-      const { time } = (await broker.hear())[1];
       await broker.say("CONFIG", { config_type: "JSON", config_version: version }, '{"heartbeat_interval":100}');
-      const [command, next] = await broker.hear();
-      expect([command, next.config_version]).toEqual(["PING", version]);
-      expect(Number(next.time) - Number(time)).toBeGreaterThan(50);
+      // On a busy machine a PING may have been on its way.
+      for (let known: unknown; known !== version; ) {
+        const [command, ping] = await broker.hear();
+        expect(command).toBe("PING");
+        expect(Number(ping.time) - Number(time)).toBeGreaterThan(50);
+        ({ time, config_version: known } = ping);
+      }
     }
   });
 
