@@ -40,7 +40,7 @@ describe("the OpenAPI document", () => {
   it("lists every operation once, where it lies, with all of its input", async () => {
     const document = await fetched();
     expect(document.openapi).toBe("3.1.0");
-    expect(document.info).toMatchObject({ title: "laboro", version: "0.1.0" });
+    expect(document.info).toMatchObject({ title: "laboro", version: "0.2.0" });
     const listed = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, { operationId }]) => `${operationId} ${method.toUpperCase()} ${path}`),
     );

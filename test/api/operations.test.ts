@@ -71,7 +71,7 @@ describe.each([
       return answer;
     };
 
-    expect(await ask("status")).toMatchObject({ version: "0.1.0", jobs: { running: 0 }, slots: { total: 0 } });
+    expect(await ask("status")).toMatchObject({ version: "0.2.0", jobs: { running: 0 }, slots: { total: 0 } });
     const recipe = {
       kind: "command",
       argv: ["/bin/sh", "-c", 'echo "out {}"; echo err >&2; test {} != b'],

@@ -109,7 +109,7 @@ describe("laboro completion", () => {
 
   it("for another shell says which there are", async () => {
     const { code, stderr } = await laboro(["completion", "tcsh"]);
-    expect([code, stderr]).toEqual([2, expect.stringContaining("Allowed choices are bash, zsh, fish")]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("expected one of bash, zsh, fish, got tcsh")]);
     expect((await laboro(["completion"])).stderr).toContain("bash, zsh or fish");
   });
 });
