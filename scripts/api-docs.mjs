@@ -56,7 +56,8 @@ function sectionOf({ name, schema }) {
   const table = ["| member | is | |", "|---|---|---|", ...rows.map((cells) => `| ${cells.join(" | ")} |`)].join("\n");
   const nothing = rows.length === 0 && shared.length === 0 ? ["Nothing: `{}`."] : [];
   const notes = name in NOTES ? [NOTES[name]] : [];
-  return [`## \`${name}\``, ...notes, ...shared, ...nothing, ...(rows.length > 0 ? [table] : [])].join("\n\n") + "\n";
+  const parts = [`## \`${name}\``, ...notes, ...shared, ...nothing, ...(rows.length > 0 ? [table] : [])];
+  return `${parts.join("\n\n")}\n`;
 }
 
 /** A row for each member, and for the members of members, unless another section has them. */
