@@ -83,6 +83,17 @@ describe("help", () => {
     }
   });
 
+  it.each(["run", "submit", "schedule"])("lists the options of %s by what they are about", async (verb) => {
+    const { stdout } = await laboro([verb, "--help"]);
+    for (const group of ["Entries", "Job", "Command", "Slots and workers", "Failures", "Output"])
+      expect(stdout).toMatch(new RegExp(`^${group}:\n  -`, "m"));
+    // The last group has what is about this call of the verb.
+    const rest = stdout.slice(stdout.indexOf("\nOptions:\n"), stdout.indexOf("\nExamples:\n"));
+    const own = verb === "run" ? ["--dry-run", "--fresh"] : [];
+    const named = [...rest.matchAll(/^ {2}(?:-\w, )?(--[a-z-]+)/gm)].map(([, name]) => name);
+    expect(named).toEqual([...own, "--broker", "--data", "--local", "--verbose", "--help"]);
+  });
+
   it("about a verb is the same by help VERB", async () => {
     expect(await laboro(["help", "wait"])).toEqual(await laboro(["wait", "--help"]));
   });

@@ -33,6 +33,7 @@ import { collect, type PerCores, parseDuration, parsePerCores, parseSize, textLi
 import { printLines, printNotice } from "../lib/print.js";
 import type { RunMachines } from "../lib/ssh/run-machines.js";
 import { addAfterOption, dependenciesOf } from "../lib/submission/after.js";
+import { groupOptions } from "../lib/submission/option-groups.js";
 import { ParallelCommand } from "../lib/submission/option-hints.js";
 import {
   addSubmissionOptions,
@@ -94,7 +95,7 @@ export function run(): Command {
     .option("--joblog <file>", "write one line per task: times, exit code, command", textLike("run.log"))
     .option("--dry-run", "print the commands and run nothing")
     .option("--fresh", "start from the beginning, even if this batch is unfinished");
-  return addBrokerOptions(command)
+  return addBrokerOptions(groupOptions(command))
     .addHelpText(
       "after",
       `

@@ -9,6 +9,7 @@ import { MISSED, OVERLAPS, type ScheduleTimes, scheduleName } from "../../model/
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/option-parsers.js";
 import { printJson, printLines } from "../lib/print.js";
+import { groupOptions } from "../lib/submission/option-groups.js";
 import { ParallelCommand } from "../lib/submission/option-hints.js";
 import {
   addSubmissionOptions,
@@ -58,6 +59,7 @@ export function schedule(): Command {
     .addArgument(new Argument("[action]", "what to do").choices(ACTIONS).default("list"))
     .argument("[name]", "name of the schedule: letters, digits, . _ and -")
     .argument("[words...]", "add, edit: the command of each run; after ::: the entries")
+    .optionsGroup("Schedule:")
     .option("--cron <expression>", "minute, hour, day, month, weekday, and with six fields seconds first; or @daily")
     .option("--tz <zone>", "the time zone of --cron, such as Europe/Prague (default: this machine's)")
     .option(
@@ -86,8 +88,8 @@ export function schedule(): Command {
     .option("--paused", "add: start no run until laboro schedule resume")
     .option("--replace", "add: replace an existing schedule of this name")
     .option("--dry-run", "add, edit: print the next runs and save nothing");
-  addParallelOptions(addSubmissionOptions(command)).option("--json", "print JSON");
-  return addBrokerOptions(command).addHelpText("after", EXAMPLES).action(perform);
+  addParallelOptions(addSubmissionOptions(command.optionsGroup("Options:"))).option("--json", "print JSON");
+  return addBrokerOptions(groupOptions(command)).addHelpText("after", EXAMPLES).action(perform);
 }
 
 const EXAMPLES = `

@@ -11,6 +11,7 @@ import { parseJobSelector, selectJob } from "../lib/select-jobs.js";
 import { addAfterOption, dependenciesOf, dependencyKind } from "../lib/submission/after.js";
 import { makeAppend } from "../lib/submission/entries.js";
 import { overridesOf, readJobFile } from "../lib/submission/job-file.js";
+import { groupOptions } from "../lib/submission/option-groups.js";
 import { ParallelCommand } from "../lib/submission/option-hints.js";
 import {
   addSubmissionOptions,
@@ -45,7 +46,7 @@ export function submit(): Command {
       textLike("7 or last", "a job", /^(last|\d+)$/),
     )
     .option("--json", "print JSON");
-  return addBrokerOptions(command)
+  return addBrokerOptions(groupOptions(command))
     .addHelpText(
       "after",
       `
