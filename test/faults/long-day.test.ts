@@ -22,7 +22,7 @@ import { openCallers } from "./long-day/callers.js";
 import { BROKERS, type BrokerName, Processes } from "./long-day/processes.js";
 import { type Counts, type Losses, NO_LOSSES, Round } from "./long-day/work.js";
 
-const ROUNDS = FULL ? 8 : 1;
+const ROUNDS = FULL ? 30 : 1;
 /** Rounds after which nothing may grow any more. */
 const WARM_UP = 3;
 /** MiB and descriptors that a process may have more at the end than after the warm-up. */
