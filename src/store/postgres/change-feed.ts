@@ -10,7 +10,7 @@ import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Epoch } from "../../model/store.js";
 import { type Group, SCHEDULE_BUCKET, type Submissions, type TransactionSubmission } from "../../model/store-group.js";
-import { type Client, type Connections, send } from "./connections.js";
+import { type Client, type Connections, inTransaction, send } from "./connections.js";
 import { numberArray } from "./statements.js";
 
 type HintListener = Parameters<Group["listen"]>[0];
@@ -181,29 +181,32 @@ export class PostgresSubmissions implements Submissions {
   async take(submit: (one: TransactionSubmission) => Promise<void>): Promise<boolean> {
     if (!(await this.waits())) return false;
     this.#client ??= this.#connections.client(1);
-    return this.#client.begin(async (sql) => {
-      const rows = await send<SubmissionRow>(sql, TAKE_SUBMISSIONS, [AT_ONCE, numberArray([...this.#refused])]);
-      const made: number[] = [];
-      const making: Promise<void>[] = [];
-      for (const { id, ...row } of rows) {
-        // Its dependencies, or the job whose key it takes, may be among the submissions before it.
-        const { after, key } = row.options;
-        if ((after as readonly unknown[] | undefined)?.length !== 0 || key !== undefined) await Promise.all(making);
-        const refused = (cause: unknown): void => {
-          const { code, message } = asLaboroError(cause);
-          if (FINAL.has(code)) this.#refused.add(id);
-          // A client was faster: a job with this key exists.
-          if (code === "LABORO_KEY_IN_USE") made.push(id);
-          this.#log(`job ${id}, submitted by a transaction, cannot be made: ${message}`);
-        };
-        making.push(submit({ ...row, id: JobId(id) }).then(() => void made.push(id), refused));
-      }
-      await Promise.all(making);
-      // If the connection is lost before the rows are deleted, their jobs are found by their keys and not created
-      // twice.
-      if (made.length > 0) await send(sql, DELETE_SUBMISSIONS, [numberArray(made)]);
-      return rows.length === AT_ONCE && (made.length > 0 || rows.every(({ id }) => this.#refused.has(id)));
-    });
+    const client = this.#client;
+    // Without their locks the rows may be read by two brokers. These find each other's jobs by their numbers and keys.
+    return inTransaction(client, () => this.#takeLocked(client, submit));
+  }
+
+  async #takeLocked(client: Client, submit: (one: TransactionSubmission) => Promise<void>): Promise<boolean> {
+    const rows = await send<SubmissionRow>(client, TAKE_SUBMISSIONS, [AT_ONCE, numberArray([...this.#refused])]);
+    const made: number[] = [];
+    const making: Promise<void>[] = [];
+    for (const { id, ...row } of rows) {
+      // Its dependencies, or the job whose key it takes, may be among the submissions before it.
+      const { after, key } = row.options;
+      if ((after as readonly unknown[] | undefined)?.length !== 0 || key !== undefined) await Promise.all(making);
+      const refused = (cause: unknown): void => {
+        const { code, message } = asLaboroError(cause);
+        if (FINAL.has(code)) this.#refused.add(id);
+        // A client was faster: a job with this key exists.
+        if (code === "LABORO_KEY_IN_USE") made.push(id);
+        this.#log(`job ${id}, submitted by a transaction, cannot be made: ${message}`);
+      };
+      making.push(submit({ ...row, id: JobId(id) }).then(() => void made.push(id), refused));
+    }
+    await Promise.all(making);
+    // If the connection is lost before the rows are deleted, their jobs are found by their keys and not created twice.
+    if (made.length > 0) await send(client, DELETE_SUBMISSIONS, [numberArray(made)]);
+    return rows.length === AT_ONCE && (made.length > 0 || rows.every(({ id }) => this.#refused.has(id)));
   }
 
   async close(): Promise<void> {

@@ -180,6 +180,22 @@ export const send = <Row extends object>(
   values: readonly Value[] = [],
 ): Promise<readonly Row[]> => client.unsafe<Row[]>(statement, [...values], PREPARED).execute();
 
+/**
+ * One transaction of a client with one connection. Not the client's own `begin`, which ends the process if the
+ * connection is lost. If it is lost between two statements, the later ones run outside the transaction.
+ */
+export async function inTransaction<T>(client: Client, work: () => Promise<T>): Promise<T> {
+  await client.unsafe("BEGIN").execute();
+  try {
+    const result = await work();
+    await client.unsafe("COMMIT").execute();
+    return result;
+  } catch (cause) {
+    await client.unsafe("ROLLBACK").catch(() => {});
+    throw cause;
+  }
+}
+
 function withoutPassword(url: string): string {
   try {
     const { host, pathname } = new URL(url);

@@ -12,7 +12,7 @@ import type { ClaimedRange, Epoch, RecoveredState } from "../../model/store.js";
 import type { Group, JobSummary, Member, Submissions } from "../../model/store-group.js";
 import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";
-import { type Client, type Connections, type Session, send, storeFailure } from "./connections.js";
+import { type Client, type Connections, inTransaction, type Session, send, storeFailure } from "./connections.js";
 import {
   type ClaimedRow,
   claimedRangesFrom,
@@ -253,10 +253,10 @@ export async function joinGroup(
   }
 }
 
-async function takeOver(client: Client, formerEpoch: Epoch, epoch: Epoch, identity: string | undefined): Promise<void> {
-  await client.begin(async (sql) => {
-    if (identity !== undefined && (await sql.unsafe(IS_SAME_BROKER, [formerEpoch, identity])).length === 0) return;
-    await sql.unsafe(MARK_DEAD, [formerEpoch]);
-    await sql.unsafe(TAKE_OVER_RANGES, [formerEpoch, epoch]);
+function takeOver(client: Client, formerEpoch: Epoch, epoch: Epoch, identity: string | undefined): Promise<void> {
+  return inTransaction(client, async () => {
+    if (identity !== undefined && (await send(client, IS_SAME_BROKER, [formerEpoch, identity])).length === 0) return;
+    await send(client, MARK_DEAD, [formerEpoch]);
+    await send(client, TAKE_OVER_RANGES, [formerEpoch, epoch]);
   });
 }

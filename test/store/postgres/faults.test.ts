@@ -234,6 +234,31 @@ it.each(["WITH own AS", "WITH found AS"])(
   },
 );
 
+it("tries a batch again whose claim counts against a limit; no failure is left that nobody handles", async () => {
+  const { proxy, broker } = await behindProxy();
+  const { taskRange } = await broker.submitAll(10);
+  proxy.cutAt("INTO laboro.limit_start", "before it is answered");
+  const claim = { op: "claim", from: taskRange.id, rangeId: newRangeId(), first: 0, last: 4, attempt: 1 } as const;
+  const answers = await broker.store.commit([{ ...claim, worker: ANN, limits: ["api"] }], NOW);
+  expect([answers, proxy.cuts]).toEqual([[{ op: "claim", lost: false }], 1]);
+  await broker.store.close();
+  await proxy.close();
+});
+
+it("reads again what transactions have submitted where the connection is lost under the first reading", async () => {
+  const { proxy, broker } = await behindProxy();
+  const submissions = broker.store.group?.submissions;
+  await harness.sql`SELECT laboro.submit('thumb', '1')`;
+  proxy.cutAt("FOR UPDATE SKIP LOCKED", "before it is answered");
+  const taken: string[] = [];
+  const take = () => submissions?.take(async ({ task }) => void taken.push(task));
+  await expect(take()).rejects.toMatchObject({ code: "CONNECTION_CLOSED" });
+  expect([await take(), proxy.cuts, taken]).toEqual([false, 1, ["thumb"]]);
+  expect(await submissions?.waits()).toBe(false);
+  await broker.store.close();
+  await proxy.close();
+});
+
 it("gives up a network that says nothing any more, and goes on when it is back", async () => {
   const { proxy, broker } = await behindProxy();
   const { taskRange } = await broker.submitAll(10);

@@ -58,15 +58,16 @@ interface Cut extends Range {
 export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"claim">[]): Promise<void> {
   const cuts = cutsOf(writes);
   const claims = writes.map(({ write }) => write);
-  const started = addStarts(batch.session, writes);
-  const rows = await batch.session.send<FoundRange>(CLAIM, [
-    numberArray([...cuts.keys()]),
-    ...columnsOf([...cuts.values()]),
-    ...numberColumns(claims, "from", "rangeId", "first", "last", "attempt"),
-    ...textColumns(claims, "worker"),
-    ...columnsOf(writes.flatMap(({ write }) => cuts.get(write.from) ?? [])),
+  const [, rows] = await Promise.all([
+    addStarts(batch.session, writes),
+    batch.session.send<FoundRange>(CLAIM, [
+      numberArray([...cuts.keys()]),
+      ...columnsOf([...cuts.values()]),
+      ...numberColumns(claims, "from", "rangeId", "first", "last", "attempt"),
+      ...textColumns(claims, "worker"),
+      ...columnsOf(writes.flatMap(({ write }) => cuts.get(write.from) ?? [])),
+    ]),
   ]);
-  await started;
   const found = new Map(rows.map((row) => [row.id, row]));
   for (const [from, cut] of cuts) {
     const taskRange = found.get(from);
