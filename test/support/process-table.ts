@@ -41,6 +41,29 @@ export function processesWith(environment: string): ProcessRow[] {
   return found;
 }
 
+/** What tells why a process is still there: its parents, its age, what it waits for, its descriptors. */
+export function describeProcess(pid: number): string {
+  const chain: string[] = [];
+  for (let row = processRow(pid); row !== undefined && row.pid > 1; row = processRow(row.parent))
+    chain.push(`${row.pid} ${row.state} group ${row.group}: ${row.command.slice(0, 200)}`);
+  const stat = textOf(`/proc/${pid}/stat`);
+  const startTicks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+  const age = Number(textOf("/proc/uptime").split(" ")[0]) - startTicks / 100;
+  const status = /^(State|Sig\w+|Shd\w+):.*$/gm;
+  const files: string[] = [];
+  try {
+    for (const fd of fs.readdirSync(`/proc/${pid}/fd`)) files.push(`${fd}=${fs.readlinkSync(`/proc/${pid}/fd/${fd}`)}`);
+  } catch {
+    // It ended meanwhile.
+  }
+  return [
+    `${chain.join(" <- ")}; ${age.toFixed(1)} s old; waits in ${textOf(`/proc/${pid}/wchan`)}`,
+    (textOf(`/proc/${pid}/status`).match(status) ?? []).join(", "),
+    files.join(" "),
+    textOf(`/proc/${pid}/environ`).replaceAll("\0", " "),
+  ].join("\n  ");
+}
+
 /** Resident memory in MiB: now, and the most it ever was. */
 export function memoryOf(pid: number): { readonly now: number; readonly most: number } {
   const status = textOf(`/proc/${pid}/status`);

@@ -12,7 +12,7 @@ import { afterEach } from "vitest";
 import { type Client, connect, LaboroError } from "../../src/entries/client.js";
 import { freePort } from "./free-port.js";
 import { LABORO, Launched, type LaunchOptions } from "./launched.js";
-import { type ProcessRow, processesWith } from "./process-table.js";
+import { describeProcess, type ProcessRow, processesWith } from "./process-table.js";
 import { until } from "./wait.js";
 
 type LaunchLimits = Partial<LaunchOptions>;
@@ -155,6 +155,7 @@ export class Site {
     await until("no process is left", () => this.processes().length === 0, 6_000).catch(() => {
       for (const { pid, command } of this.processes()) {
         left.push(`process ${pid}: ${command}`);
+        console.log(describeProcess(pid));
         process.kill(pid, "SIGKILL");
       }
     });

@@ -16,11 +16,13 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
 import { quote } from "../../model/shell-command-list.js";
-import { signalGroup, whenGroupGone } from "./guardian.js";
+import { type Guardian, signalGroup, whenGroupGone } from "./guardian.js";
 import { OutputPipe, OutputPipes } from "./output-pipes.js";
 import { ReportReader, type ShellPipes, type TaskReport } from "./script.js";
 
 interface HelperOptions {
+  /** Watches this shell's process group until it is gone. */
+  readonly guardian: Guardian;
   /** Made for this shell; holds its pipes. */
   readonly dir: string;
   readonly shell: readonly [string, ...string[]];
@@ -45,6 +47,7 @@ export class HelperShell {
   /** Marks the lines on the report pipe that are for the agent; no task knows it. */
   readonly mark = randomBytes(12).toString("hex");
   private readonly events: HelperEvents;
+  private readonly guardian: Guardian;
   private readonly child: ChildProcess;
   /** Bash forgets the EXIT trap before an exec that then fails. */
   isBash = false;
@@ -58,9 +61,10 @@ export class HelperShell {
   private end: HelperEnd | undefined;
 
   constructor(options: HelperOptions, events: HelperEvents) {
-    const { dir, shell, env } = options;
+    const { dir, shell, env, guardian } = options;
     const [file, ...args] = shell;
     this.events = events;
+    this.guardian = guardian;
     this.pipes = { report: join(dir, "report"), stdout: join(dir, "out"), stderr: join(dir, "err") };
     mkdirSync(dir, { mode: 0o700 });
     this.child = spawn(file, args, { detached: true, env, stdio: ["pipe", "pipe", "ignore"] });
@@ -73,6 +77,8 @@ export class HelperShell {
     // "close" reports its end; a write after that has no effect. Without free descriptors there are no streams.
     this.child.stdin?.on("error", () => {});
     this.child.stdout?.on("data", (bytes: Buffer) => this.onStartupOutput(bytes));
+    // Before the first line: a shell whose agent is gone ends by itself only while it waits for lines.
+    if (this.pid !== undefined) guardian.watch(this.pid);
     this.send(preamble(this.pipes));
   }
 
@@ -156,6 +162,7 @@ export class HelperShell {
     this.reports?.close();
     this.output?.drain();
     this.output?.close();
+    if (this.pid !== undefined) this.guardian.unwatch(this.pid);
     this.events.gone(end);
   }
 }

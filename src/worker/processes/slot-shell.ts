@@ -169,7 +169,7 @@ export class SlotShell {
     const { shell, env, guardian } = this.options;
     try {
       this.helper = new HelperShell(
-        { dir: this.shellDir(), shell, env },
+        { dir: this.shellDir(), shell, env, guardian },
         {
           ready: (output) => this.onReady(output),
           output: (stream, bytes) => this.onOutput(stream, bytes),
@@ -183,7 +183,6 @@ export class SlotShell {
       return;
     }
     this.state = "starting";
-    if (this.helper.pid !== undefined) guardian.watch(this.helper.pid);
   }
 
   private shellDir(): string {
@@ -350,9 +349,8 @@ export class SlotShell {
   }
 
   private onGone(end: HelperEnd): void {
-    const { helper, task, state, usage } = this;
+    const { task, state, usage } = this;
     clearTimeout(this.leftoverGrace);
-    if (helper?.pid !== undefined) this.options.guardian.unwatch(helper.pid);
     removeQuietly(this.shellDir());
     this.helper = undefined;
     this.output = undefined;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterEach, expect, it } from "vitest";
-import { openSlots, type ProcessEnd } from "../../../src/worker/processes/index.js";
+import { Guardian, openSlots, type ProcessEnd, SlotShell } from "../../../src/worker/processes/index.js";
 import { atEnd } from "../../support/at-end.js";
 import { isRunning } from "../../support/process-table.js";
 import { until } from "../../support/wait.js";
@@ -102,6 +102,34 @@ it("lives in a session of its own, as do the commands, out of reach of the termi
   );
   const [guardian, shell] = [slots.guardian.pid, only(slots).pid];
   expect(stdout.toString()).toBe(`${guardian} ${guardian}\n${shell} ${shell}\n`);
+});
+
+it("knows of a shell before that gets its first line, so that an agent killed in between leaves none waiting for its pipes", async () => {
+  const made: string[][] = [];
+  class SlowGuardian extends Guardian {
+    override watch(group: number): void {
+      // The agent is not scheduled for this long; a shell with lines makes its pipes meanwhile.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+      made.push(readdirSync(join(this.open(), "slot0.1")));
+      super.watch(group);
+    }
+  }
+  const shell = ["/bin/sh"] as const;
+  const guardian = new SlowGuardian({ shell, parent: mkdtempSync(join(dir, "slow-")) });
+  const slot = new SlotShell({
+    name: "slot0",
+    guardian,
+    shell,
+    env: process.env,
+    now: Date.now,
+    memorySampleMs: 1_000,
+  });
+  atEnd(async () => {
+    await slot.close();
+    await guardian.close();
+  });
+  expect((await run(slot, sh("echo run"))).stdout.toString()).toBe("run\n");
+  expect(made).toEqual([[]]);
 });
 
 it("is started again when it dies, and knows what to guard", async () => {
