@@ -1,12 +1,11 @@
 /** Wires broker, store and listeners: the one module that knows them all. */
-import { mkdtempSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { statfs } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { inUrl, isLoopback, joinUrl } from "./base/addresses.js";
 import { ConnectionGuard } from "./base/connection-guard.js";
 import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
 import { startFailure } from "./base/files/durable.js";
+import { makeTemporaryFolder } from "./base/files/temporary.js";
 
 import { type Log, PeerErrors, SILENT } from "./base/log.js";
 import { packageVersion } from "./base/package.js";
@@ -61,7 +60,7 @@ const LISTEN_LATEST_MS = 500;
 export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
   if (typeof options?.dir !== "string") throw badInput("startBroker: expected { dir }, a folder for the broker's data");
   const isTemporary = options.dir === IN_MEMORY;
-  const dir = isTemporary ? mkdtempSync(join(tmpdir(), "laboro-broker-")) : options.dir;
+  const dir = isTemporary ? makeTemporaryFolder("laboro-broker-") : options.dir;
   const removeData = (): void => {
     if (isTemporary) rmSync(dir, { recursive: true, force: true });
   };

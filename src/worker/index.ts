@@ -1,11 +1,12 @@
 /** Starts a worker: its directory, its slots, its link. */
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { now, waitFor } from "../base/clock.js";
 import { badInput, LaboroError } from "../base/errors.js";
 import { startFailure } from "../base/files/durable.js";
+import { makeTemporaryFolder } from "../base/files/temporary.js";
 import { type Log, SILENT } from "../base/log.js";
 import { SessionId } from "../model/ids.js";
 import { definedOnly } from "../model/input.js";
@@ -69,13 +70,14 @@ function openWorker(options: WorkerOptions): Worker {
   // Detected GPUs stay visible to tasks that do not request one, as they were before detection.
   const hides = options.resources?.gpu !== undefined;
   const capacity = new Capacity({ ...own, slots: count }, process.env, { gpuVariable, hides });
-  const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
+  const env = { ...environmentOfTasks(), ...options.env };
+  const slots = openSlots({ count, now, env });
+  const dir = options.dir ?? makeTemporaryFolder("laboro-worker-");
   const endsWithBroker = isInProcess(options.broker) && options.spool === false;
   const directory = openWorkerDirectory(dir, { shared: options.dir !== undefined && !endsWithBroker });
   // Results of an earlier process are delivered in any case.
   const mustSpool = (options.spool ?? true) || existsSync(directory.resultsPath);
   const { spool, results } = mustSpool ? openSpool(directory, log) : { spool: undefined, results: [] };
-  const env = { ...environmentOfTasks(), ...options.env };
   const programs = openPrograms(options.programs ?? {}, {
     ...{ count, env, log, now },
     dir: join(dir, "requests"),
@@ -92,7 +94,6 @@ function openWorker(options: WorkerOptions): Worker {
     blockWatch.add(name);
   }
   const modules: HandlerModule[] = [];
-  const slots = openSlots({ count, now, env });
   if (options.startShell === true) slots.slots[0]?.prepare();
   const files = new JobFiles(join(dir, "files"), capacity.hiddenDevicesEnv, options.missingDir);
   const name = options.name ?? `${hostname()}:${process.pid}`;

@@ -1,5 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { openCliBroker } from "./support/cli.js";
+import { startWorker } from "../../src/worker/index.js";
+import { atEnd } from "../support/at-end.js";
+import { sites } from "../support/site.js";
+import { laboro, openCliBroker } from "./support/cli.js";
+
+const newSite = sites();
 
 describe("laboro request", () => {
   it("prints the answer of a service, byte for byte", async () => {
@@ -25,6 +30,27 @@ describe("laboro request", () => {
         "stdout": "",
       }
     `);
+  });
+
+  it("whose broker goes away under it is exit code 3, and says how to find out what became of it", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const worker = startWorker({ broker: site.url, token: site.token });
+    atEnd(() => worker.stop({ graceMs: 0 }));
+    const asked = new Promise<void>((resolve) => {
+      worker.handle("slow", () => {
+        resolve();
+        return new Promise(() => {});
+      });
+    });
+    const said = laboro(["request", "slow"], { env: { LABORO_DATA: site.data } });
+    await asked;
+    await site.broker.end("SIGKILL");
+    expect(await said).toMatchObject({
+      code: 3,
+      stdout: "",
+      stderr: expect.stringMatching(/\(LABORO_BROKER_GONE\)\n {2}the command may or may not have taken effect: check/),
+    });
   });
 
   it("that nobody answers ends at its timeout", async () => {

@@ -73,7 +73,13 @@ async function startLocalBroker(
     listenLater,
   });
   tidy(dir);
-  const worker = slots === 0 ? undefined : localWorker(dir, broker, broker.token, slots, false, limits);
+  let worker: Worker | undefined;
+  try {
+    if (slots > 0) worker = localWorker(dir, broker, broker.token, slots, false, limits);
+  } catch (cause) {
+    await broker.stop();
+    throw cause;
+  }
   const client = await connect({ broker, name: "run" });
   return {
     client,

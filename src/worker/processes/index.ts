@@ -1,6 +1,6 @@
 /** Starts commands quickly for any memory size of the agent, and leaves none behind. */
-import { accessSync, constants } from "node:fs";
 import { tmpdir } from "node:os";
+import { checkTemporaryFolder } from "../../base/files/temporary.js";
 import { Guardian } from "./guardian.js";
 import { SlotShell } from "./slot-shell.js";
 
@@ -32,7 +32,7 @@ export interface Slots {
 /** Slots that share a guardian. Guardian and shells start at first use. */
 export function openSlots(options: SlotsOptions): Slots {
   const parent = options.dir ?? tmpdir();
-  accessSync(parent, constants.W_OK | constants.X_OK);
+  checkTemporaryFolder(parent);
   const shell = options.shell ?? (["/bin/sh"] as const);
   const guardian = new Guardian({ shell, parent });
   const { OLDPWD: _, ...env } = options.env ?? process.env;

@@ -88,6 +88,21 @@ describe("the output of laboro run", () => {
     expect(two).toMatchObject({ code: 0, stdout: "d3a7d000e73de8c92da44debeb99d5f4  -\n" });
   });
 
+  it("that finds no room until its turn is lost, which is said and fails the run", async () => {
+    const setup = await openCliBroker();
+    setup.worker({ slots: 2 });
+    const line = "test {} = 1 && sleep 0.5; seq 100000";
+    const env = { LABORO_DATA: setup.data, TMPDIR: "/nonexistent" };
+    const { code, stderr } = await openPlace(env).begin(["run", "-k", "--output-cap", "1000", line, ":::", "1", "2"])
+      .said;
+    expect(code).toBe(1);
+    expect(stderr).toContain(
+      "task 2 (2): 574 KiB of its 575 KiB of output are lost (temporary files cannot be made in /nonexistent " +
+        "(there is no such folder); set TMPDIR to a folder where you may write)",
+    );
+    expect(stderr).toContain("2 tasks: 2 succeeded");
+  });
+
   it("is byte for byte what the tasks wrote, without a newline added", async () => {
     const place = openPlace();
     const line =

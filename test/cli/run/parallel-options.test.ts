@@ -203,6 +203,10 @@ describe("--timeout", () => {
     const said = await place.run("-j2", "--timeout", "1000%", "sleep {}", ":::", "600", "0.1", "0.1", "0.1");
     expect(said.code).toBe(1);
     expect(said.stderr).toContain("task 1 (600): over its time limit");
+    // Those that failed do not count: they may have ended early.
+    const failing = ["0.01", "0.01", "0.01", "0.01"];
+    const after = await place.run("-j1", "--timeout", "1000%", "sleep {}; test {} = 1", ":::", ...failing, "1");
+    expect(after.stderr).toContain("5 tasks: 1 succeeded, 4 failed");
     expect((await place.run("--timeout", "0.2", "sleep 600")).stderr).toContain("time limit of 200ms");
     expect((await place.run("--timeout", "50%", "echo")).stderr).toContain("expected more than 100% of the median");
   });

@@ -15,6 +15,17 @@ describe("laboro run", () => {
     expect(code).toBe(0);
   });
 
+  it("ends with one message where no temporary files can be made", async () => {
+    const place = openPlace({ TMPDIR: "/nonexistent" });
+    expect(await place.begin(["run", "echo", ":::", "a"]).said).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr:
+        "laboro: temporary files cannot be made in /nonexistent (there is no such folder); " +
+        "set TMPDIR to a folder where you may write (LABORO_DATA_UNUSABLE)\n",
+    });
+  });
+
   it("says nothing else on standard error, however often it hears of news", async () => {
     const { run } = openPlace();
     const { stderr } = await run("--jobs", "1", "--array", "1-40", "sleep 0.02; echo {}");

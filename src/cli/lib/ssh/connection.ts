@@ -10,11 +10,11 @@
  */
 import { type ChildProcessWithoutNullStreams, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { badInput, LaboroError, whyUnreadable } from "../../../base/errors.js";
+import { makeTemporaryFolder } from "../../../base/files/temporary.js";
 
 export interface SshHost {
   /** As it was named, without slots. */
@@ -162,7 +162,7 @@ export class SshConnection {
   static async open(host: SshHost, signal?: AbortSignal): Promise<SshConnection> {
     const shared = await hasConnection(host);
     for (let left = LOGIN_TRIES; ; left--) {
-      const connection = new SshConnection(host, shared, mkdtempSync(join(tmpdir(), "laboro-ssh-")));
+      const connection = new SshConnection(host, shared, makeTemporaryFolder("laboro-ssh-"));
       const abort = (): void => void connection.#child.kill();
       signal?.addEventListener("abort", abort);
       try {

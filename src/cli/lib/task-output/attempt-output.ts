@@ -5,9 +5,9 @@
  * Relayed output of tasks that are printed later, in a temporary file for each task. A file is a list of records:
  * stream (1 byte), offset (8), length (4), bytes. Only the latest attempt of a task is kept.
  */
-import { appendFileSync, closeSync, mkdtempSync, openSync, readSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, closeSync, openSync, readSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { makeTemporaryFolder } from "../../../base/files/temporary.js";
 import type { Client } from "../../../client/client.js";
 import type { OutputStream, SmallOutput } from "../../../model/outcome.js";
 import type { TaskOutput } from "../../../protocols/laboro/messages.js";
@@ -36,7 +36,12 @@ export class RelaySpool {
   /** Drops output of an earlier attempt and output that was sent twice. */
   async take({ index, attempt, stream, offset, bytes }: TaskOutput): Promise<void> {
     const end = offset + bytes.length;
-    const task = this.#task(index, attempt);
+    let task: SpooledTask | undefined;
+    try {
+      task = this.#task(index, attempt);
+    } catch (cause) {
+      this.#failed(cause);
+    }
     if (task === undefined || end <= task.end) return;
     const rest = offset < task.end ? bytes.subarray(task.end - offset) : bytes;
     const record = Buffer.allocUnsafe(HEADER + rest.length);
@@ -48,7 +53,7 @@ export class RelaySpool {
       appendFileSync(task.path, record, { mode: 0o600 });
       task.end = end;
     } catch (cause) {
-      this.failure ??= cause instanceof Error ? cause.message : String(cause);
+      this.#failed(cause);
       // The last record may be incomplete, so nothing may follow it.
       task.end = Number.POSITIVE_INFINITY;
     }
@@ -72,6 +77,10 @@ export class RelaySpool {
     this.#removeAll();
   }
 
+  #failed(cause: unknown): void {
+    this.failure ??= cause instanceof Error ? cause.message : String(cause);
+  }
+
   #task(index: number, attempt: number): SpooledTask | undefined {
     const known = this.#tasks.get(index);
     if (known !== undefined && known.attempt > attempt) return undefined;
@@ -84,7 +93,7 @@ export class RelaySpool {
 
   #directory(): string {
     if (this.#dir === undefined) {
-      this.#dir = mkdtempSync(join(tmpdir(), "laboro-output-"));
+      this.#dir = makeTemporaryFolder("laboro-output-");
       process.once("exit", this.#removeAll);
     }
     return this.#dir;

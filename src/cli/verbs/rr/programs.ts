@@ -1,8 +1,7 @@
 /** `laboro rr server`: a broker with a round-robin listener, and a console with its worker table. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { makeTemporaryFolder } from "../../../base/files/temporary.js";
 import { type Log, PeerErrors } from "../../../base/log.js";
 import { TracedConnections } from "../../../base/traced-connections.js";
 import { checkListeners, type ListenerSettings } from "../../../broker/listeners/listener.js";
@@ -33,7 +32,7 @@ export async function runServerConsole(options: ServerConsoleOptions): Promise<n
   checkListeners([{ name: "round-robin", host, ports: [port] }], insecure);
   const output = new ConsoleOutput("SERVER", level);
   const log = logTo(output);
-  const dir = data ?? mkdtempSync(join(tmpdir(), "laboro-rr-"));
+  const dir = data ?? makeTemporaryFolder("laboro-rr-");
   try {
     const broker = await startBroker({ dir, port: 0, log });
     try {
