@@ -34,6 +34,24 @@ const RECEIVED_AHEAD = 16;
 const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
 const ZAP_ENDPOINT = "inproc://zeromq.zap.01";
 
+/** Probes without an answer, before a connection is lost. */
+const MISSED_LIMIT = 3;
+
+/**
+ * By TCP, not by ZMTP's PING: libzmq 4.3.5 ends the process when it is time for a PING and the peer was cut off while
+ * its messages waited to be read.
+ */
+function lossDetection(heartbeatMs: number) {
+  const seconds = Math.max(1, Math.ceil(heartbeatMs / 1_000));
+  return {
+    tcpKeepalive: 1,
+    tcpKeepaliveIdle: seconds,
+    tcpKeepaliveInterval: seconds,
+    tcpKeepaliveCount: MISSED_LIMIT,
+    tcpMaxRetransmitTimeout: seconds * (MISSED_LIMIT + 1) * 1_000,
+  } as const;
+}
+
 type CurveBindOptions<Options extends BindOptions> = Options & { readonly curve: CurveServer };
 /** Called for each peer that may connect, with its identity if it gave one. */
 type Admitted = (identity: Buffer, address: string) => void;
@@ -119,9 +137,7 @@ export async function openCurveRouter(
       receiveHighWaterMark: RECEIVED_AHEAD,
       sendTimeout: 0,
       maxMessageSize: limits.messageBytes,
-      heartbeatInterval: heartbeatMs,
-      heartbeatTimeout: heartbeatMs * 3,
-      tcpKeepalive: 1,
+      ...lossDetection(heartbeatMs),
     });
   const { socket, url, port, close } = await bind(options, open, admitted);
   let probeTimers: NodeJS.Timeout[] = [];
@@ -225,8 +241,7 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
     curveServerKey: curve.serverKey,
     linger: 200,
     sendTimeout: 0,
-    heartbeatInterval: heartbeatMs,
-    heartbeatTimeout: heartbeatMs * 3,
+    ...lossDetection(heartbeatMs),
     reconnectInterval: options.reconnectMs ?? 100,
     reconnectMaxInterval: options.reconnectMaxMs ?? 5_000,
     ...(identity === undefined ? {} : { routingId: identity }),

@@ -22,7 +22,7 @@ export const DEFAULT_LIMITS: Limits = {
   peers: 20_000,
 };
 
-/** A peer that answers PING is disconnected after three of these without a byte from it. */
+/** A peer that answers PING is disconnected after three of these without a byte from it. With CURVE TCP probes it. */
 export const DEFAULT_HEARTBEAT_MS = 5_000;
 
 /** Keys as ZeroMQ writes them: 40 characters of Z85. */

@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
 import { newCurveKeyPair, z85 } from "../../../src/base/curve-key.js";
@@ -9,6 +10,7 @@ import {
   makeCommand,
   makeProperties,
 } from "../../../src/protocols/zeromq/zmtp-codec.js";
+import { Launched } from "../../support/launched.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, heardRouter, raw, zmq } from "./support.js";
 
@@ -176,6 +178,16 @@ describe("CURVE", () => {
       return left.includes("me");
     });
     expect(router.send("me", [Buffer.from("x")])).toBe(false);
+  });
+
+  it("outlives a peer that was killed while its messages waited to be read", async () => {
+    // The end of the process is what libzmq does there, so it is a process of its own.
+    const program = new Launched("router", [fileURLToPath(new URL("busy-router.mjs", import.meta.url)), "300"], {
+      env: process.env,
+    });
+    atEnd(() => program.end("SIGKILL"));
+    await program.ended();
+    expect([program.exitCode, program.said]).toEqual([0, "alive\n"]);
   });
 
   it("refuses keys that are none, before anything is opened", async () => {
