@@ -131,6 +131,16 @@ describe("laboro worker", () => {
     expect(refused).toMatchObject({ code: 3, said: expect.stringContaining("LABORO_BAD_TOKEN") });
   });
 
+  it("says which directory it cannot use", async () => {
+    const site = newSite();
+    writeFileSync(site.path("file"), "");
+    const below = site.path("file/below");
+    const env = { LABORO_BROKER: "http://token-of-nobody@127.0.0.1:1" };
+    const own = await endOf(site.launch("worker", [LABORO, "worker", "--dir", below], { env }));
+    expect(own).toMatchObject({ code: 1, said: expect.stringContaining(`cannot use the directory ${below}: ENOTDIR`) });
+    expect(own.said).toContain("(LABORO_DATA_UNUSABLE)");
+  });
+
   it("leaves no program behind when it is killed", async () => {
     const site = newSite();
     await site.startBroker();

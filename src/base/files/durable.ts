@@ -21,6 +21,13 @@ export function writeFailure(cause: unknown, doing: string): LaboroError {
   return new LaboroError(transientCode(errnoOf(cause)) ?? "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
 }
 
+/** The coded error for a file or directory of laboro's own that cannot be used. */
+export function unusable(cause: unknown, doing: string): LaboroError {
+  const failure = writeFailure(cause, doing);
+  if (cause instanceof LaboroError || passesByItself(failure.code)) return failure;
+  return new LaboroError("LABORO_DATA_UNUSABLE", failure.message, { cause });
+}
+
 /** If a start failed because of a full disk, the error names the directory and what to do. Others stay unchanged. */
 export function startFailure(cause: unknown, what: string, dir: string): unknown {
   const failure = writeFailure(cause, "cannot write");
@@ -94,8 +101,6 @@ export function writeFileAtomically(path: string, bytes: Uint8Array | string, mo
     syncDirectory(dirname(path));
   } catch (cause) {
     fs.rmSync(draft, { force: true });
-    const failure = writeFailure(cause, `cannot write ${path}`);
-    if (passesByItself(failure.code)) throw failure;
-    throw new LaboroError("LABORO_DATA_UNUSABLE", failure.message, { cause });
+    throw unusable(cause, `cannot write ${path}`);
   }
 }

@@ -16,7 +16,7 @@ import * as fs from "node:fs";
 import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { errnoOf, LaboroError } from "../errors.js";
-import { writeFailure } from "./durable.js";
+import { unusable } from "./durable.js";
 import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
 
 export interface Lock {
@@ -73,9 +73,7 @@ function claim(path: string): Lock {
     return { path: own, release };
   } catch (cause) {
     fs.rmSync(draft, { force: true });
-    const failure = writeFailure(cause, `cannot make the lock ${own}`);
-    if (failure.code === "LABORO_DISK_FULL") throw failure;
-    throw new LaboroError("LABORO_DATA_UNUSABLE", failure.message, { cause });
+    throw unusable(cause, `cannot make the lock ${own}`);
   }
 }
 

@@ -6,7 +6,7 @@
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
 import { errnoOf, LaboroError } from "../errors.js";
-import { makeDirectory, syncDirectory } from "./durable.js";
+import { makeDirectory, syncDirectory, unusable } from "./durable.js";
 
 const ROOT = 0;
 const OTHERS_WRITE = 0o022;
@@ -34,7 +34,7 @@ function foreignReason(dir: string): string | undefined {
   if (link.isSymbolicLink() && isForeign(link.uid)) return `it is a link of another user (uid ${link.uid})`;
   const found = fs.statSync(dir, { throwIfNoEntry: false });
   if (found === undefined || !found.isDirectory()) return undefined;
-  if (found.uid !== own) return `it belongs to another user (uid ${found.uid})`;
+  if (found.uid !== own) return `it belongs to another user (uid ${found.uid}; this is uid ${own})`;
   if ((found.mode & OTHERS_WRITE) !== 0) return `others can write to it (mode ${octal(found.mode)})`;
   // Other users may have put them there.
   for (const name of fs.readdirSync(dir)) {
@@ -59,6 +59,14 @@ export function refuseForeignDirectory(dir: string): void {
  * directories, because files in a directory are durable only if its own name is.
  */
 export function openPrivateDirectory(dir: string): void {
+  try {
+    makeOrRestrict(dir);
+  } catch (cause) {
+    throw unusable(cause, `cannot use the directory ${dir}`);
+  }
+}
+
+function makeOrRestrict(dir: string): void {
   const topmost = makeDirectory(dir, 0o700);
   refuseForeignDirectory(dir);
   if (topmost === undefined) {

@@ -44,7 +44,7 @@ describe.skipIf(noOtherUser !== undefined)(
       const { code, stdout, stderr } = await place.run("-j", "1", "echo {}", ":::", "x", "y");
       expect(code).toBe(0);
       expect(stdout.trimEnd().split("\n").sort()).toEqual(["x", "y"]);
-      expect(stderr).toContain(`belongs to another user (uid ${OTHER_UID})`);
+      expect(stderr).toContain(`belongs to another user (uid ${OTHER_UID}; this is uid 0)`);
       const dir = dataElsewhere(stderr);
       expect(dir).toMatch(/^\/var\/tmp\/laboro-0\/laboro-run-/);
       expect(modeOf(dir)).toBe(0o700);
