@@ -8,14 +8,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError, whyUnreadable } from "../base/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
 import { refuseForeignDirectory } from "../base/files/private-directory.js";
 import {
   type BrokerAccess,
   badAccess,
   normalizeFingerprint,
   parseJoinUrl,
-  parseJoinUrls,
+  readJoinUrls,
 } from "../protocols/laboro/broker-address.js";
 
 interface FindBrokerOptions {
@@ -43,10 +43,10 @@ export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
   const { broker, data, env = process.env } = options;
   if (broker !== undefined && broker !== "") {
     if (!broker.startsWith("@")) throw badAccess("--broker", ARGUMENT_REFUSED);
-    return fromText(broker, "--broker");
+    return readJoinUrls(broker, "--broker");
   }
   if (data === undefined && env.LABORO_BROKER !== undefined && env.LABORO_BROKER !== "") {
-    return fromText(env.LABORO_BROKER, "LABORO_BROKER");
+    return readJoinUrls(env.LABORO_BROKER, "LABORO_BROKER");
   }
   const dir = dataDirectory(options);
   refuseForeignDirectory(dir);
@@ -56,17 +56,6 @@ export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
 const ARGUMENT_REFUSED =
   "takes @FILE, a file that holds the broker's URL with its token: every user of this machine can read arguments. " +
   "LABORO_BROKER takes the URL itself";
-
-function fromText(text: string, source: string): BrokerAccess {
-  if (!text.startsWith("@")) return parseJoinUrls(text, source);
-  const file = text.slice(1);
-  try {
-    return parseJoinUrls(readFileSync(file, "utf8"), `${source}: ${file}`);
-  } catch (cause) {
-    if (cause instanceof LaboroError) throw cause;
-    throw badAccess(source, `names the file ${file}, which cannot be read: ${whyUnreadable(cause)}`, cause);
-  }
-}
 
 function fromAccessFile(file: string): BrokerAccess {
   let text: string;

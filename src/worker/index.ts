@@ -84,9 +84,7 @@ function openWorker(options: WorkerOptions): Worker {
     graceMs: cancelGraceMs,
   });
   const services = new Services();
-  const blockWatch = new BlockWatch(
-    options.log ?? { ...SILENT, warn: (_, text) => process.emitWarning(`laboro: ${text}`) },
-  );
+  const blockWatch = new BlockWatch(options.log ?? { ...SILENT, warn: (_, text) => warn(text) });
   const offer = (name: string, handler: CallHandler): void => services.set(name, { handler, returnsValue: false });
   for (const [name, handler] of Object.entries(programs.handlers)) offer(name, handler);
   for (const [name, handler] of Object.entries(options.services ?? {})) {
@@ -130,6 +128,8 @@ function openWorker(options: WorkerOptions): Worker {
       },
       onRefused: (error) => {
         log.error({ code: error.code }, error.message);
+        const isHeard = options.log !== undefined || options.onRefused !== undefined || readyWaiters.length > 0;
+        if (!isHeard) warn(`worker ${name} does no work: ${error.message}`);
         refused = error;
         for (const { reject } of readyWaiters.splice(0)) reject(error);
         options.onRefused?.(error);
@@ -229,6 +229,9 @@ function openWorker(options: WorkerOptions): Worker {
     [Symbol.asyncDispose]: () => stop({}),
   };
 }
+
+/** For what a program should know that has neither a log nor a callback for it. */
+const warn = (text: string): void => process.emitWarning(`laboro: ${text}`);
 
 const nameOf = (target: TaskDefinition<unknown, unknown, unknown> | TaskHandler | string): string =>
   typeof target === "string" ? target : isTaskHandler(target) ? target.task.name : target.name;

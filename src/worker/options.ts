@@ -71,7 +71,10 @@ export interface WorkerOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Start the shell of the first slot at once, not with the first task: for a worker whose tasks are commands. */
   readonly startShell?: boolean;
-  /** Anything with `info`, `warn` and `error` as in pino; silent if absent. */
+  /**
+   * Anything with `info`, `warn` and `error` as in pino; silent if absent, except that a refusal which nothing else
+   * reports, and a function that blocks the worker, are warnings of the process.
+   */
   readonly log?: Log;
   /** The broker has accepted the worker: at the start, and after each reconnect. */
   readonly onJoined?: () => void;

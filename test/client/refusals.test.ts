@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -77,7 +78,7 @@ describe("bad input", () => {
   ])("is no broker: %j", async (options) => {
     const refused = {
       code: "LABORO_BAD_INPUT",
-      message: expect.stringMatching(/^broker is .*laboro serve prints it$/),
+      message: expect.stringMatching(/^broker is .*expected a join URL, .* or @FILE with one: .*client\.url/),
     };
     await expect(connect(options as never)).rejects.toMatchObject(refused);
     expect(() => startWorker((options ?? {}) as never)).toThrow(expect.objectContaining(refused));
@@ -119,6 +120,52 @@ describe("a token", () => {
       return expect(connect({ broker, token: "t" })).rejects.toMatchObject(refused);
     },
   );
+});
+
+describe("the file of a join URL", () => {
+  it("is read by clients and workers, as by the command line", async () => {
+    const { broker, dir } = await openTestBroker();
+    const file = join(dir, "admin.url");
+    writeFileSync(file, `${broker.joinUrl("admin")}\n`);
+    const client = await connect(`@${file}`);
+    atEnd(async () => client.close());
+    const worker = startWorker({ broker: `@${file}` });
+    atEnd(() => worker.stop({ graceMs: 0 }));
+    worker.handle("echo", (body) => body);
+    expect(String(await client.request("echo", "hello"))).toBe("hello");
+  });
+
+  it("that cannot be read is named", async () => {
+    const refused = { code: "LABORO_BAD_INPUT", message: expect.stringContaining("/nowhere/at/all") };
+    await expect(connect("@/nowhere/at/all")).rejects.toMatchObject(refused);
+  });
+});
+
+describe("a token of another role", () => {
+  it("is refused with the file that has the right one", async () => {
+    const { broker } = await openTestBroker();
+    const worker = startWorker({ broker: broker.joinUrl("client") });
+    atEnd(() => worker.stop({ graceMs: 0 }));
+    await expect(worker.ready()).rejects.toMatchObject({
+      code: "LABORO_FORBIDDEN",
+      message: expect.stringContaining("join.url"),
+    });
+    const client = await connect(broker.joinUrl("worker"));
+    atEnd(async () => client.close());
+    await expect(client.submit({ recipe: TRUE })).rejects.toMatchObject({
+      code: "LABORO_FORBIDDEN",
+      message: expect.stringContaining("client.url"),
+    });
+  });
+
+  it("of a worker that nobody asks is a warning of the process", async () => {
+    const { broker } = await openTestBroker();
+    const warned = once(process, "warning");
+    const worker = startWorker({ broker: broker.joinUrl("client"), name: "unheard" });
+    atEnd(() => worker.stop({ graceMs: 0 }));
+    const [warning] = await warned;
+    expect(String(warning)).toMatch(/laboro: worker unheard does no work: .*join\.url/);
+  });
 });
 
 describe("a wrong token", () => {

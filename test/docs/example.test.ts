@@ -41,9 +41,10 @@ describe("examples/thumbnails", () => {
     const { broker, dir } = await openTestBroker();
     const project = await build(dir);
     const port = await freePort();
-    const env = { PATH: process.env.PATH, HOME: dir, LABORO_BROKER: broker.joinUrl("admin"), PORT: String(port) };
-    const launch = (name: string, ...args: string[]): Launched => {
-      const launched = new Launched(name, args, { env });
+    const env = { PATH: process.env.PATH, HOME: dir, PORT: String(port) };
+    const launch = (name: "server" | "worker", ...args: string[]): Launched => {
+      const LABORO_BROKER = broker.joinUrl(name === "server" ? "client" : "worker");
+      const launched = new Launched(name, args, { env: { ...env, LABORO_BROKER } });
       atEnd(() => launched.end("SIGKILL"));
       return launched;
     };

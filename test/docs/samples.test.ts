@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
@@ -21,9 +22,11 @@ describe("the first steps of docs/guide/sdk.md", () => {
     const { broker, dir } = await openTestBroker();
     const project = join(dir, "project");
     projectOf("docs/guide/sdk.md", project);
-    const env = { PATH: process.env.PATH, HOME: dir, LABORO_BROKER: broker.joinUrl("admin") };
+    const file = join(dir, "client.url");
+    writeFileSync(file, broker.joinUrl("client"));
+    const env = { PATH: process.env.PATH, HOME: dir, LABORO_BROKER: `@${file}` };
     const args = [LABORO, "worker", "--dir", join(dir, "worker"), "--handlers", join(project, "handlers.js")];
-    const worker = new Launched("worker", args, { env });
+    const worker = new Launched("worker", args, { env: { ...env, LABORO_BROKER: broker.joinUrl("worker") } });
     atEnd(() => worker.end("SIGKILL"));
     await worker.says("handles count");
     const run = async (file: string): Promise<string> =>

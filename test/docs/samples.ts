@@ -22,7 +22,7 @@ export interface Sample {
 export function samplesOf(page: string): Sample[] {
   const text = readFileSync(join(REPOSITORY, page), "utf8");
   return Array.from(text.matchAll(/^```ts\n([\s\S]*?)^```$/gm), ({ 1: code = "", index }, i) => {
-    const [, name = `sample-${i}.ts`] = /^\/\/ ([\w.-]+\.ts)\n/.exec(code) ?? [];
+    const [, name = `sample-${i}.ts`] = /^\/\/ ([\w.-]+\.ts)(?:, .*)?\n/.exec(code) ?? [];
     return { file: name, text: code, line: text.slice(0, index).split("\n").length + 1 };
   });
 }
@@ -40,7 +40,8 @@ export function typeErrorsOf(page: string): string[] {
     ...{ target: ts.ScriptTarget.ES2023, lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts"], types: ["node"] },
     ...{
       strict: true,
-      noUncheckedIndexedAccess: true,
+      // As `tsc --init` writes them.
+      ...{ noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, verbatimModuleSyntax: true },
       skipLibCheck: true,
       moduleDetection: ts.ModuleDetectionKind.Force,
     },

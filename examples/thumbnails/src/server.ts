@@ -1,4 +1,4 @@
-/** LABORO_BROKER is the join URL that `laboro serve` prints. */
+/** LABORO_BROKER is `@FILE`: the `client.url` that `laboro serve` writes. */
 import { connect } from "laboro";
 import { createApp } from "./app.js";
 

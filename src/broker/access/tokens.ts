@@ -22,6 +22,22 @@ const ALLOWED: Readonly<Record<RequiredRole, readonly Role[]>> = {
 
 export const roleAllows = (role: Role, needed: RequiredRole): boolean => ALLOWED[needed].includes(role);
 
+/** The file in the data directory of `laboro serve` that has a token for it. */
+const FILE_WITH: Readonly<Record<RequiredRole, string>> = {
+  any: "client.url",
+  read: "client.url",
+  client: "client.url",
+  worker: "join.url",
+  admin: "access.json",
+};
+
+/** Throws LABORO_FORBIDDEN. The text fits into the reason of a close frame: 123 bytes with the code. */
+export function requireRole(role: Role, needed: RequiredRole, what: string): void {
+  if (roleAllows(role, needed)) return;
+  const text = `${what} needs the role ${needed}, this token has ${role}: use that in ${FILE_WITH[needed]}`;
+  throw new LaboroError("LABORO_FORBIDDEN", text);
+}
+
 export const isRole = (value: unknown): value is Role => ROLES.some((role) => role === value);
 
 export interface Token {

@@ -6,7 +6,7 @@ import type { Job } from "../../model/job.js";
 import { normalize, type Ranges } from "../../model/ranges.js";
 import type { ObjectSchema, ReadType, Schema, Shape } from "../../model/schema.js";
 import * as s from "../../model/schema.js";
-import { type RequiredRole, type Role, roleAllows } from "../access/tokens.js";
+import { type RequiredRole, type Role, requireRole } from "../access/tokens.js";
 import type { Core } from "../core.js";
 import type { Asks } from "./asks.js";
 
@@ -53,10 +53,8 @@ export type AnyOperation = Omit<Operation<ObjectSchema<Shape>, Schema<object, ob
   perform(core: Core, input: never, context: OperationContext): Promise<object> | object;
 };
 
-export function authorize({ name, role: needed }: Pick<AnyOperation, "name" | "role">, role: Role): void {
-  if (roleAllows(role, needed)) return;
-  throw new LaboroError("LABORO_FORBIDDEN", `${name} needs the role ${needed}, this token has ${role}`);
-}
+export const authorize = ({ name, role: needed }: Pick<AnyOperation, "name" | "role">, role: Role): void =>
+  requireRole(role, needed, name);
 
 export const operation = <In extends ObjectSchema<Shape>, Out extends Schema<object, object>>(
   definition: Operation<In, Out>,

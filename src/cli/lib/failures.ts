@@ -15,7 +15,6 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
   LABORO_DATA_CORRUPT: "nothing was changed; restore the file, or give another directory with --data",
   LABORO_DEADLINE: "laboro services and laboro workers show who could answer",
   LABORO_DISK_FULL: "free disk space, for example with laboro clean --older-than 7d; dispatch resumes by itself",
-  LABORO_FORBIDDEN: "join.url is for workers, client.url for jobs and requests, access.json has the admin's token",
   LABORO_INTERNAL: "this is a bug in laboro: please report it with the output of LABORO_VERBOSE=1",
   LABORO_NO_DESCRIPTORS: "raise ulimit -n of the broker; dispatch resumes by itself",
   LABORO_NO_SUCH_JOB: "laboro status --all lists all jobs",

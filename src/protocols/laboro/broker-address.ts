@@ -2,10 +2,11 @@
  * The address of the broker for a worker or client: a URL, or a broker in this process.
  *
  * A join URL also contains the credentials: `https://TOKEN@HOST:PORT#CA-FINGERPRINT`. `http://` is for this machine
- * only. Several join URLs, of brokers of one group, are separated by commas or spaces.
+ * only. Several join URLs, of brokers of one group, are separated by commas or spaces. `@FILE` is a file with join URLs.
  */
+import { readFileSync } from "node:fs";
 import { isLoopback } from "../../base/addresses.js";
-import { badInput, type LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError, whyUnreadable } from "../../base/errors.js";
 
 /** What `startBroker` returns, for workers and clients in the same process. */
 export interface InProcessBroker {
@@ -36,7 +37,7 @@ export function addressesOf({ broker, token, caFingerprint }: BrokerOption): {
   const urls = typeof broker === "string" ? [broker] : broker;
   if (!Array.isArray(urls) || !urls.every((url) => typeof url === "string"))
     throw badAccess("broker", `is ${broker === undefined ? "missing" : "no URL"}, expected ${JOIN_URL_FORMAT}`);
-  if (token === undefined) return parseJoinUrls(urls.join(" "), "broker");
+  if (token === undefined) return readJoinUrls(urls.join(" "), "broker");
   for (const url of urls) checkUrl(url, "broker", /^(http|ws)s?:$/);
   return caFingerprint === undefined ? { urls, token } : { urls, token, caFingerprint };
 }
@@ -49,6 +50,18 @@ export interface BrokerAccess {
   readonly caFingerprint?: string;
   /** Where this was found, for messages. */
   readonly source: string;
+}
+
+/** Of join URLs, or of `@FILE`. Throws as `parseJoinUrls`. */
+export function readJoinUrls(text: string, source: string): BrokerAccess {
+  if (!text.startsWith("@")) return parseJoinUrls(text, source);
+  const file = text.slice(1);
+  try {
+    return parseJoinUrls(readFileSync(file, "utf8"), `${source}: ${file}`);
+  } catch (cause) {
+    if (cause instanceof LaboroError) throw cause;
+    throw badAccess(source, `names the file ${file}, which cannot be read: ${whyUnreadable(cause)}`, cause);
+  }
 }
 
 /** Throws LABORO_BAD_INPUT. The message never contains the token: messages end up in logs. */
@@ -66,7 +79,9 @@ export function parseJoinUrls(text: string, source: string): BrokerAccess {
   return { ...first, urls: found.flatMap(({ urls }) => urls) };
 }
 
-const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
+const JOIN_URL_FORMAT =
+  "a join URL, https://TOKEN@HOST:PORT#CA-FINGERPRINT, or @FILE with one: " +
+  "laboro serve writes client.url for clients, join.url for workers";
 
 export function parseJoinUrl(text: string, source: string): BrokerAccess {
   const url = checkUrl(text, source, /^https?:$/);

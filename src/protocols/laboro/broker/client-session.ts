@@ -4,7 +4,7 @@
  */
 import { now } from "../../../base/clock.js";
 import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
-import { type Role, roleAllows } from "../../../broker/access/tokens.js";
+import { type Role, requireRole } from "../../../broker/access/tokens.js";
 import type { Core } from "../../../broker/core.js";
 import type { FollowControl } from "../../../broker/follows.js";
 import { isPeer } from "../../../broker/group/peers.js";
@@ -143,16 +143,13 @@ export class ClientSession {
 
   #request(message: FromClient & { type: "REQUEST" }, bytes: number): void {
     const { id, service, body, pool, retry } = message;
-    if (!roleAllows(this.#role, "client")) {
-      this.#refuse(id, "LABORO_FORBIDDEN", `a token of role ${this.#role} may not send requests`);
-      return;
-    }
     const timeoutMs = this.#remainingMs(message.deadline);
     if (timeoutMs <= 0) {
       this.#refuse(id, "LABORO_DEADLINE", readTooLate(`the request for ${service}`, timeoutMs));
       return;
     }
     try {
+      requireRole(this.#role, "client", "a request");
       this.#asks.add(bytes);
     } catch (cause) {
       const { code, message: why } = asLaboroError(cause);

@@ -7,7 +7,7 @@ import { endSocket } from "../../../base/connection-guard.js";
 import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { type Auth, isRefusal } from "../../../broker/access/auth.js";
-import { type Role, roleAllows } from "../../../broker/access/tokens.js";
+import { type Role, requireRole } from "../../../broker/access/tokens.js";
 import type { Core } from "../../../broker/core.js";
 import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-listener.js";
 import type { BrokerInfo } from "../../../broker/operations/operation.js";
@@ -105,8 +105,7 @@ export class Links {
     const [first, ...rest] = batch;
     if (first?.type === "JOIN" || first?.type === "HELLO") checkVersion(first.version);
     if (first?.type === "JOIN") {
-      if (!roleAllows(role, "worker"))
-        throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} is not for workers`);
+      requireRole(role, "worker", "a worker");
       const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
       const session = new WorkerSession(this.#core, link, first, { ...this.#options, address });
       session.onMessages(rest as FromWorker[]);
