@@ -123,6 +123,8 @@ function openWorker(options: WorkerOptions): Worker {
       onIdle: () => leave("idle"),
       onHeartbeat: (heartbeatMs) => blockWatch.start(heartbeatMs),
       onJoined: () => {
+        hasJoined = true;
+        unreachable = undefined;
         for (const { resolve } of readyWaiters.splice(0)) resolve();
         options.onJoined?.();
       },
@@ -134,13 +136,23 @@ function openWorker(options: WorkerOptions): Worker {
         for (const { reject } of readyWaiters.splice(0)) reject(error);
         options.onRefused?.(error);
       },
-      onUnreachable: (error, rounds) => options.onUnreachable?.(error, rounds),
+      onUnreachable: (error, rounds) => {
+        unreachable = error;
+        if (options.onUnreachable !== undefined) options.onUnreachable(error, rounds);
+        else if (rounds === 1 && !hasJoined) {
+          const text = `${error.message}; it tries again until one does`;
+          if (options.log === undefined) warn(`worker ${name}: ${text}`);
+          else log.warn({ code: error.code }, text);
+        }
+      },
       onStop: (now) => leave("broker", now ? 0 : undefined),
     },
     results,
   );
   const readyWaiters: { readonly resolve: () => void; readonly reject: (error: LaboroError) => void }[] = [];
   let refused: LaboroError | undefined;
+  let unreachable: LaboroError | undefined;
+  let hasJoined = false;
   let stopping: Promise<void> | undefined;
   const stop = ({ finish = true, graceMs = finish ? STOP_GRACE_MS : cancelGraceMs }: StopOptions): Promise<void> => {
     const left = agent.leave({ finish, graceMs });
@@ -221,7 +233,8 @@ function openWorker(options: WorkerOptions): Worker {
       if (agent.joined) return Promise.resolve();
       if (stopping !== undefined) return Promise.reject(brokerGone("the worker was stopped"));
       const joined = new Promise<void>((resolve, reject) => readyWaiters.push({ resolve, reject }));
-      return waitFor(joined, waiting, () => `the worker has not joined within ${waiting.timeoutMs} ms`);
+      const why = (): string => (unreachable === undefined ? "" : `: ${unreachable.message}`);
+      return waitFor(joined, waiting, () => `the worker has not joined within ${waiting.timeoutMs} ms${why()}`);
     },
     handle: handle as Worker["handle"],
     setBrokers: (urls) => agent.setUrls(urls),

@@ -72,8 +72,8 @@ export interface WorkerOptions {
   /** Start the shell of the first slot at once, not with the first task: for a worker whose tasks are commands. */
   readonly startShell?: boolean;
   /**
-   * Anything with `info`, `warn` and `error` as in pino; silent if absent, except that a refusal which nothing else
-   * reports, and a function that blocks the worker, are warnings of the process.
+   * Anything with `info`, `warn` and `error` as in pino; silent if absent. Only a refusal or no answer at the start that
+   * no callback reports, and a function that blocks the worker, are warnings of the process.
    */
   readonly log?: Log;
   /** The broker has accepted the worker: at the start, and after each reconnect. */

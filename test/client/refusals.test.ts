@@ -8,6 +8,7 @@ import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
 import { atEnd, openOnce } from "../support/at-end.js";
+import { freePort } from "../support/free-port.js";
 import { TRUE } from "../support/recipes.js";
 import { openTestBroker } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
@@ -165,6 +166,27 @@ describe("a token of another role", () => {
     atEnd(() => worker.stop({ graceMs: 0 }));
     const [warning] = await warned;
     expect(String(warning)).toMatch(/laboro: worker unheard does no work: .*join\.url/);
+  });
+});
+
+describe("a broker that does not answer a worker at its start", () => {
+  it("is a warning of the process, or of the log, once", async () => {
+    const broker = `http://token@127.0.0.1:${await freePort()}`;
+    const warned = once(process, "warning");
+    const unheard = startWorker({ broker, name: "unheard" });
+    atEnd(() => unheard.stop({ graceMs: 0 }));
+    const [warning] = await warned;
+    expect(String(warning)).toMatch(/laboro: worker unheard: no broker answers at .*tries again/);
+    const lines: string[] = [];
+    const warn = (_fields: object, text: string): unknown => lines.push(text);
+    const heard = startWorker({ broker, log: { info: () => {}, warn, error: () => {} } });
+    atEnd(() => heard.stop({ graceMs: 0 }));
+    await until("it is in the log", () => lines.length > 0);
+    await expect(heard.ready({ timeoutMs: 2_000 })).rejects.toMatchObject({
+      code: "LABORO_DEADLINE",
+      message: expect.stringMatching(/not joined within 2000 ms: no broker answers at /),
+    });
+    expect(lines).toEqual([expect.stringMatching(/no broker answers at .*tries again/)]);
   });
 });
 
