@@ -32,7 +32,7 @@ describe("laboro serve", () => {
       a worker joins with
         laboro worker --join @DIR/data/join.url
       where it can read that file, or a copy of it
-      on this machine, the other verbs find it by themselves; elsewhere they need the URL in DIR/data/client.url
+      on this machine, the other verbs find it with --data DIR/data; elsewhere they need the URL in DIR/data/client.url
         laboro status --broker @client.url
       ended jobs are kept for 30d, those that did not succeed for 90d (--keep, --keep-failed)"
     `);
@@ -41,7 +41,7 @@ describe("laboro serve", () => {
     const asClient = await laboro(["status", "--broker", `@${join(site.data, "client.url")}`], elsewhere);
     expect([asClient.code, asClient.stdout]).toEqual([0, expect.stringContaining("no worker is connected")]);
     const asWorker = await laboro(["submit", "--broker", `@${join(site.data, "join.url")}`, "true"], elsewhere);
-    expect([asWorker.code, asWorker.stderr]).toEqual([1, expect.stringContaining("client.url for jobs and requests")]);
+    expect([asWorker.code, asWorker.stderr]).toEqual([1, expect.stringContaining("use that in client.url")]);
     const joined = site.launch("worker", [
       LABORO,
       "worker",

@@ -157,6 +157,7 @@ function announce(broker: RunningBroker, dir: string, options: Options): void {
   writeFileAtomically(file, `${url}\n`);
   const clients = join(dir, CLIENT_FILE);
   writeFileAtomically(clients, `${broker.joinUrl("client")}\n`);
+  const here = options.data === undefined ? "by themselves" : `with --data ${shellWord(dir)}`;
   // Not as an argument, because every user of the machine can see arguments.
   printLines(
     `listening on ${broker.url}`,
@@ -164,7 +165,7 @@ function announce(broker: RunningBroker, dir: string, options: Options): void {
     "a worker joins with",
     `  laboro worker --join @${shellWord(file)}`,
     ...elsewhereLines(url),
-    `on this machine, the other verbs find it by themselves; elsewhere they need the URL in ${clients}`,
+    `on this machine, the other verbs find it ${here}; elsewhere they need the URL in ${clients}`,
     "  laboro status --broker @client.url",
     retentionLine(retentionOf(options)),
   );
