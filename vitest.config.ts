@@ -78,7 +78,7 @@ export default defineConfig({
     isolate: false,
     // Transformed modules, by their content: a later run loads them in a third of the time.
     experimental: { fsModuleCache: true },
-    setupFiles: ["test/support/collect-garbage.ts", "test/support/seed.ts"],
+    setupFiles: ["collect-garbage", "regular-expressions", "seed"].map((name) => `test/support/${name}.ts`),
     reporters: ["default", new SkippedReporter()],
     sequence: { sequencer: LongFirst },
     projects: [

@@ -302,10 +302,11 @@ function membersOf(thrown: unknown, depth: number): ErrorDetails {
   if (typeof thrown === "string") return { name: "Error", message: clipped(thrown) };
   if (typeof thrown !== "object" || thrown === null)
     return { name: "Error", message: clipped(`the handler threw ${textOf(thrown)}`) };
-  const { name, message, stack, code, cause, retryAfterMs } = thrown as Record<string, unknown>;
+  const { name, message, stack, code, cause, errors, retryAfterMs } = thrown as Record<string, unknown>;
+  const own = typeof message === "string" ? message : `the handler threw ${jsonOf(thrown)}`;
   return {
     name: typeof name === "string" ? clipped(name) : "Error",
-    message: clipped(typeof message === "string" ? message : textOf(thrown)),
+    message: clipped(own === "" && Array.isArray(errors) ? messagesOf(errors) : own),
     ...(typeof stack === "string" ? { stack: clipped(stack) } : {}),
     ...(typeof code === "string" ? { code: clipped(code) } : typeof code === "number" ? { code } : {}),
     ...(cause === undefined || depth === MAX_CAUSES ? {} : { cause: describeError(cause, depth + 1) }),
@@ -320,6 +321,16 @@ const MAX_RETRY_AFTER_MS = 100 * 365 * 86_400_000;
 
 const isRetryAfter = (value: unknown): value is RetryAfterMs =>
   value === "never" || (typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY);
+
+/** Of an AggregateError: Node's own have no message when none of several addresses could be reached. */
+const messagesOf = (errors: readonly unknown[]): string =>
+  errors
+    .slice(0, MAX_CAUSES)
+    .map((error) => describeError(error, MAX_CAUSES).message)
+    .join("; ");
+
+/** Of an object that is no error. */
+const jsonOf = (thrown: object): string => JSON.stringify(thrown) ?? textOf(thrown);
 
 function textOf(thrown: unknown): string {
   try {

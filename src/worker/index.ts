@@ -31,6 +31,7 @@ import {
   type Service,
   Services,
   typedService,
+  untypedService,
 } from "./services.js";
 import { indexPath, spooledOutputs } from "./spool/block.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
@@ -84,11 +85,11 @@ function openWorker(options: WorkerOptions): Worker {
     graceMs: cancelGraceMs,
   });
   const services = new Services();
-  const blockWatch = new BlockWatch(options.log ?? { ...SILENT, warn: (_, text) => warn(text) });
-  const offer = (name: string, handler: CallHandler): void => services.set(name, { handler, returnsValue: false });
-  for (const [name, handler] of Object.entries(programs.handlers)) offer(name, handler);
+  const warn = options.log?.warn.bind(options.log) ?? warnProcess;
+  const blockWatch = new BlockWatch({ warn });
+  for (const [name, handler] of Object.entries(programs.handlers)) services.set(name, { handler, returnsValue: false });
   for (const [name, handler] of Object.entries(options.services ?? {})) {
-    offer(name, handler);
+    services.set(name, untypedService(handler));
     blockWatch.add(name);
   }
   const modules: HandlerModule[] = [];
@@ -131,7 +132,7 @@ function openWorker(options: WorkerOptions): Worker {
       onRefused: (error) => {
         log.error({ code: error.code }, error.message);
         const isHeard = options.log !== undefined || options.onRefused !== undefined || readyWaiters.length > 0;
-        if (!isHeard) warn(`worker ${name} does no work: ${error.message}`);
+        if (!isHeard) warn({}, `worker ${name} does no work: ${error.message}`);
         refused = error;
         for (const { reject } of readyWaiters.splice(0)) reject(error);
         options.onRefused?.(error);
@@ -139,11 +140,8 @@ function openWorker(options: WorkerOptions): Worker {
       onUnreachable: (error, rounds) => {
         unreachable = error;
         if (options.onUnreachable !== undefined) options.onUnreachable(error, rounds);
-        else if (rounds === 1 && !hasJoined) {
-          const text = `${error.message}; it tries again until one does`;
-          if (options.log === undefined) warn(`worker ${name}: ${text}`);
-          else log.warn({ code: error.code }, text);
-        }
+        else if (rounds === 1 && !hasJoined)
+          warn({ code: error.code }, `worker ${name}: ${error.message}; it tries again until one does`);
       },
       onStop: (now) => leave("broker", now ? 0 : undefined),
     },
@@ -181,7 +179,10 @@ function openWorker(options: WorkerOptions): Worker {
   const handleModule = async (module: URL, threads: ThreadOptions = {}, task?: string): Promise<readonly string[]> => {
     for (const name of ["threads", "memoryMb", "loadTimeoutMs"] as const)
       if (threads[name] !== undefined) wholeNumber(threads[name], name);
-    const opened = await openModule(module, { slots: count, guardian: slots.guardian, ...threads });
+    const host = threads.memoryMb === undefined ? "thread" : "process";
+    const onLost = ({ message, stack }: Error): void =>
+      warn({ stack }, `a ${host} of ${module.href} has ended between two calls: ${message}`);
+    const opened = await openModule(module, { ...threads, slots: count, guardian: slots.guardian, onLost });
     const handlers = [...opened.handlers].filter(([name]) => task === undefined || name === task);
     // The worker may have stopped while it was loaded.
     if (stopping !== undefined || handlers.length === 0) await opened.close(0);
@@ -213,7 +214,7 @@ function openWorker(options: WorkerOptions): Worker {
       handleInline(target.task.name, typedService(target), second as HandleOptions | undefined);
     else if (typeof second !== "function") throw badInput(HANDLE_USAGE);
     else if (typeof target === "string")
-      handleInline(target, { handler: second as Handler, returnsValue: false }, third as HandleOptions | undefined);
+      handleInline(target, untypedService(second as Handler), third as HandleOptions | undefined);
     else
       handleInline(
         target?.name,
@@ -243,8 +244,9 @@ function openWorker(options: WorkerOptions): Worker {
   };
 }
 
-/** For what a program should know that has neither a log nor a callback for it. */
-const warn = (text: string): void => process.emitWarning(`laboro: ${text}`);
+/** For what a program should know that has no log. */
+const warnProcess = ({ stack }: { readonly stack?: string | undefined }, text: string): void =>
+  process.emitWarning(`laboro: ${text}`, stack === undefined ? {} : { detail: stack });
 
 const nameOf = (target: TaskDefinition<unknown, unknown, unknown> | TaskHandler | string): string =>
   typeof target === "string" ? target : isTaskHandler(target) ? target.task.name : target.name;

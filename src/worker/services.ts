@@ -69,7 +69,7 @@ export const workerStops = (): LaboroError => new LaboroError("LABORO_WORKER_STO
 export const REQUEST_INFO: CallInfo = { job: 0, index: 0, number: 1, attempt: 1, after: [] };
 
 /** A call of a handler. It ends once: with the reply, or past the grace of an abort. Later values are dropped. */
-export class ServiceCall implements HandlerContext {
+export class ServiceCall {
   readonly #service: string;
   readonly info: CallInfo;
   readonly port: CallPort;
@@ -87,34 +87,6 @@ export class ServiceCall implements HandlerContext {
     this.info = info;
     this.port = port;
     this.#onEnd = onEnd;
-  }
-
-  get job(): number {
-    return this.info.job;
-  }
-
-  get index(): number {
-    return this.info.index;
-  }
-
-  get number(): number {
-    return this.info.number;
-  }
-
-  get attempt(): number {
-    return this.info.attempt;
-  }
-
-  get key(): string | undefined {
-    return this.info.key;
-  }
-
-  get deadline(): number | undefined {
-    return this.info.deadline;
-  }
-
-  get after(): readonly number[] {
-    return this.info.after;
   }
 
   get signal(): AbortSignal {
@@ -142,7 +114,7 @@ export class ServiceCall implements HandlerContext {
   }
 
   get results(): HandlerContext["results"] {
-    return (task, job) => this.#results(task, job === undefined ? this.after : [job]);
+    return (task, job) => this.#results(task, job === undefined ? this.info.after : [job]);
   }
 
   async *#results<Output>(
@@ -150,7 +122,7 @@ export class ServiceCall implements HandlerContext {
     jobs: readonly number[],
   ): AsyncGenerator<TaskOutcome<Output>> {
     for (const job of jobs) {
-      if (!this.after.includes(job)) throw badInput(`job ${this.job} does not depend on job ${job}`);
+      if (!this.info.after.includes(job)) throw badInput(`job ${this.info.job} does not depend on job ${job}`);
       let from: number | undefined = 0;
       while (from !== undefined) {
         const page: ResultsPage = await this.port.results(job, from);
@@ -226,6 +198,24 @@ export const isTaskHandler = (value: unknown): value is TaskHandler =>
   "task" in value &&
   typeof (value.task as { name?: unknown } | undefined)?.name === "string";
 
+/** Own members, so that a handler can spread it: `{ ...context, db }`. */
+const contextOf = (call: ServiceCall): HandlerContext => {
+  const { info, progress, log, results } = call;
+  return {
+    ...info,
+    ...{ progress, log, results },
+    get signal() {
+      return call.signal;
+    },
+  };
+};
+
+/** A handler without a definition. */
+export const untypedService = (handler: Handler): Service => ({
+  returnsValue: false,
+  handler: (body, call) => handler(body, contextOf(call)),
+});
+
 /** Ready to be called with bytes: decodes the input, checks it, encodes the result. */
 export const typedService = ({ task, run }: TaskHandler): Service => ({
   returnsValue: true,
@@ -234,7 +224,7 @@ export const typedService = ({ task, run }: TaskHandler): Service => ({
       // A retry would fail again.
       throw Object.assign(cause as Error, { retryAfterMs: "never" });
     });
-    return encodeOutput(task, await run(input as never, call));
+    return encodeOutput(task, await run(input as never, contextOf(call)));
   },
 });
 
@@ -299,12 +289,12 @@ function failure(cause: unknown): ServiceReply {
 
 /** Detects functions that keep the event loop busy for longer than a heartbeat: the broker gets nothing. */
 export class BlockWatch {
-  readonly #log: Log;
+  readonly #log: Pick<Log, "warn">;
   readonly #now: () => number;
   readonly #names = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(log: Log, now: () => number = () => performance.now()) {
+  constructor(log: Pick<Log, "warn">, now: () => number = () => performance.now()) {
     this.#log = log;
     this.#now = now;
   }

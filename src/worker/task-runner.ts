@@ -5,6 +5,7 @@ import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import { MAX_VALUE, type Outcome, type OutputStream } from "../model/outcome.js";
 import { type ProcessRecipe, type Recipe, withEntry } from "../model/recipe.js";
+import { describeError } from "../model/task-definition.js";
 import { taskNumber } from "../model/task-numbers.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot } from "./capacity.js";
@@ -248,19 +249,18 @@ export class TaskRunner {
     const returnsValue = this.#services.returnsValue(service);
     const { outputCap, timeLimitMs } = job.limits;
     const [most, advice] = returnsValue ? [MAX_VALUE, "store it elsewhere"] : [outputCap, "raise its outputCap"];
-    const ended = ({ body: answer, error, details }: ServiceReply): void => {
+    const ended = (reply: ServiceReply): void => {
       const times = { started, ended: this.#now() };
-      if (error === undefined && answer.length <= most) {
+      const isTooLarge = reply.error === undefined && reply.body.length > most;
+      const { body: answer, error, details } = isTooLarge ? tooLarge(service, reply.body.length, most, advice) : reply;
+      if (error === undefined) {
         if (answer.length > 0 && !returnsValue) sink.output("stdout", answer);
         sink.ended({ ...times, code: 0, ...(returnsValue ? { value: answer } : {}) });
         return;
       }
-      const text =
-        error === undefined
-          ? `LABORO_BODY_TOO_LARGE: the answer of ${service} has ${answer.length} bytes, the job keeps ${most}: ${advice}`
-          : `${error === "LABORO_SERVICE_FAILED" ? "" : `${error}: `}${Buffer.from(answer).toString()}`;
+      const text = `${error === "LABORO_SERVICE_FAILED" ? "" : `${error}: `}${Buffer.from(answer).toString()}`;
       const value = returnsValue && details !== undefined ? { value: Buffer.from(JSON.stringify(details)) } : {};
-      const retryAfterMs = error === undefined ? "never" : details?.retryAfterMs;
+      const retryAfterMs = details?.retryAfterMs;
       sink.ended({ ...times, code: 1, error: text, ...value, ...(retryAfterMs !== undefined && { retryAfterMs }) });
     };
     const info = {
@@ -344,6 +344,14 @@ class MedianLimits {
       if (running.size === 0) this.#jobs.delete(id);
     }
   }
+}
+
+/** It would be as large at the next attempt. */
+function tooLarge(service: string, bytes: number, most: number, advice: string): ServiceReply {
+  const text = `the answer of ${service} has ${bytes} bytes, the job keeps ${most}: ${advice}`;
+  const error = "LABORO_BODY_TOO_LARGE";
+  const details = { ...describeError(new LaboroError(error, text)), retryAfterMs: "never" as const };
+  return { error, body: Buffer.from(text), details };
 }
 
 /** The first and the last are removed together, which keeps the median. */

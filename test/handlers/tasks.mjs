@@ -30,6 +30,17 @@ export const eat = defineTask("eat").handler((what) => {
     else object[`member ${i}`] = i;
   }
 });
+export const late = defineTask("late").handler(() => {
+  setTimeout(() => {
+    throw new RangeError("after the result");
+  }, 10);
+  return "done";
+});
+export const spread = defineTask("spread").handler((_input, context) => {
+  const { job, attempt, log, signal } = { ...context };
+  log("with its own log");
+  return { job, attempt, aborted: signal.aborted };
+});
 export const pid = defineTask("pid").handler(() => process.pid);
 export const crash = defineTask("crash").handler(
   () => new Promise(() => setImmediate(() => Promise.reject(new TypeError("nobody catches this")))),
@@ -88,6 +99,10 @@ export function throwOdd(what) {
     }
     case "with a cause":
       throw Object.assign(new TypeError("bad file", { cause: new RangeError("too long") }), { code: "EBAD" });
+    case "an object":
+      throw { code: "EQUOTA", left: 0 };
+    case "errors of several addresses":
+      throw new AggregateError([new Error("::1 refused"), new Error("127.0.0.1 refused")]);
     case "itself as cause": {
       const error = new Error("round");
       error.cause = error;

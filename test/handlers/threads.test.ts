@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -19,6 +20,8 @@ const crash = defineTask<null, never>("crash");
 const exit = defineTask<null, never>("exit");
 const fail = defineTask<null, never>("fail");
 const report = defineTask<null, object>("report");
+const late = defineTask<null, string>("late");
+const spread = defineTask<null, object>("spread");
 const invert = defineTask("invert", { input: bytes, output: bytes });
 const sum = defineTask<null, number>("sum");
 
@@ -69,6 +72,13 @@ describe.each([
       message: /past its time limit, and the handler did not end within 100/,
     });
     expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
+  });
+
+  it("get a context that can be spread into another object", async () => {
+    const { client } = await open();
+    const job = await client.add(spread, null);
+    expect(await job.result()).toEqual({ job: job.id, attempt: 1, aborted: false });
+    expect(await job.text(0)).toBe("with its own log\n");
   });
 
   it("abort the signal of one that is cancelled", async () => {
@@ -177,6 +187,18 @@ describe("a module with handlers", () => {
     await expect(worker().handle(endless, { loadTimeoutMs: 200, ...more })).rejects.toMatchObject({
       ...{ code: "LABORO_DEADLINE", message: expect.stringMatching(/has not loaded within 200 ms/) },
     });
+  });
+});
+
+describe("an error after the result", () => {
+  it("ends the thread, and is a warning of the process with its stack", async () => {
+    const { client } = await threads({ slots: 1 });
+    const warned = once(process, "warning");
+    expect(await (await client.add(late, null)).result()).toBe("done");
+    const [warning] = await warned;
+    expect(String(warning)).toMatch(/laboro: a thread of .*tasks\.mjs has ended between two calls: after the result/);
+    expect(warning.detail).toContain("RangeError");
+    expect((await (await client.add(double, 4)).result()).doubled).toBe(8);
   });
 });
 

@@ -15,6 +15,8 @@ const THROWN = [
   ["a getter that throws", /cannot be written as text/],
   ["a proxy that throws", /cannot be written as text/],
   ["a chain of huge causes", /^huge /],
+  ["an object", /^the handler threw \{"code":"EQUOTA","left":0\}$/],
+  ["errors of several addresses", /^::1 refused; 127.0.0.1 refused$/],
   ["itself as cause", /^round$/],
 ] as const;
 

@@ -2,6 +2,7 @@ import { type } from "arktype";
 import * as v from "valibot";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
+import type { TaskFailed } from "../../src/entries/client.js";
 import { defineTask, json, NoRetry, RetryAfter, type TaskOutcome } from "../../src/entries/task.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { sleep, until } from "../support/wait.js";
@@ -91,16 +92,18 @@ describe("a typed task", () => {
   });
 
   it.each([
-    ["cannot be JSON", () => 1n, /^LABORO_BAD_REPLY: task odd.*BigInt/],
-    ["is a function", () => () => 1, /^LABORO_BAD_REPLY: task odd.*function/],
-    ["is too large", () => "x".repeat(2 ** 20), /^LABORO_BODY_TOO_LARGE: .*odd has 1048578 bytes.* 1048576/],
+    ["cannot be JSON", () => 1n, /^(LABORO_BAD_REPLY): task odd.*BigInt/],
+    ["is a function", () => () => 1, /^(LABORO_BAD_REPLY): task odd.*function/],
+    ["is too large", () => "x".repeat(2 ** 20), /^(LABORO_BODY_TOO_LARGE): .*odd has 1048578 bytes.* 1048576/],
   ])("fails alone, with a code, where its result %s", async (_what, handler: () => unknown, message) => {
     const { client, worker } = await openTestBroker();
     worker().handle(defineTask<null, unknown>("odd"), handler);
     const job = await client.add(defineTask<null, unknown>("odd"), null);
     // The stack names the line that waits for the result.
     const stack = expect.stringContaining(import.meta.filename);
-    await expect(job.result()).rejects.toMatchObject({ code: "LABORO_TASK_FAILED", message, stack });
+    const error = (await job.result().catch((thrown) => thrown)) as TaskFailed;
+    expect(error).toMatchObject({ code: "LABORO_TASK_FAILED", message, stack });
+    expect(error.cause).toMatchObject({ name: "LaboroError", code: message.exec(error.message)?.[1] });
   });
 
   it("yields results as tasks end, to the end of the job", async () => {

@@ -75,14 +75,16 @@ interface RunningCall {
 
 class HandlerThread {
   readonly #host: Host;
-  readonly #onGone: () => void;
+  readonly #onGone: (why: Error | undefined) => void;
   readonly #whenGone: (() => void)[] = [];
   readonly services: Promise<readonly string[]>;
   #running: RunningCall | undefined;
   #lastId = 0;
+  #isLoaded = false;
   #gone = false;
 
-  constructor(start: (events: HostEvents) => Host, onGone: () => void) {
+  /** `onGone` gets the reason if no call ends with it and nobody has ended the thread. */
+  constructor(start: (events: HostEvents) => Host, onGone: (why: Error | undefined) => void) {
     this.#onGone = onGone;
     let loaded: (services: readonly string[]) => void = () => {};
     let failed: (why: Error) => void = () => {};
@@ -94,12 +96,15 @@ class HandlerThread {
     this.services.catch(() => {});
     this.#host = start({
       onMessage: (message) => {
-        if (message.type === "ready") loaded(message.services);
-        else if (message.type !== "crash") this.#receive(message);
+        if (message.type === "ready") {
+          this.#isLoaded = true;
+          loaded(message.services);
+        } else if (message.type !== "crash") this.#receive(message);
       },
       onExit: (why) => {
         failed(why);
-        this.#end(why);
+        const isUnheard = this.#isLoaded && this.#running === undefined && this.#whenGone.length === 0;
+        this.#end(why, isUnheard);
         for (const resolve of this.#whenGone.splice(0)) resolve();
       },
     });
@@ -161,12 +166,12 @@ class HandlerThread {
     }
   }
 
-  #end(why: Error): void {
+  #end(why: Error, isUnheard = false): void {
     if (this.#gone) return;
     this.#gone = true;
     this.#running?.fail(why);
     this.#running = undefined;
-    this.#onGone();
+    this.#onGone(isUnheard ? why : undefined);
   }
 
   #send(message: ToThread): void {
@@ -184,16 +189,22 @@ export interface HandlerModule {
 /** Loads the module in a first thread. Rejects with the error that the module throws. */
 export async function openModule(
   module: URL,
-  options: ThreadOptions & { readonly slots: number; readonly guardian: Guardian },
+  options: ThreadOptions & {
+    readonly slots: number;
+    readonly guardian: Guardian;
+    /** A thread has ended without a call that could fail with the reason: what a handler had left behind has thrown. */
+    readonly onLost: (why: Error) => void;
+  },
 ): Promise<HandlerModule> {
-  const { slots, threads = slots, memoryMb, loadTimeoutMs = LOAD_TIMEOUT_MS, guardian } = options;
+  const { slots, threads = slots, memoryMb, loadTimeoutMs = LOAD_TIMEOUT_MS, guardian, onLost } = options;
   const open = new Set<HandlerThread>();
   const start = (events: HostEvents): Host =>
     memoryMb === undefined ? startThread(module, events) : startProcess(module, memoryMb, guardian, events);
   const pool = new ObjectPool<HandlerThread>([], threads, () => {
-    const thread: HandlerThread = new HandlerThread(start, () => {
+    const thread: HandlerThread = new HandlerThread(start, (why) => {
       open.delete(thread);
       pool.discard(thread);
+      if (why !== undefined) onLost(why);
     });
     open.add(thread);
     return thread;
