@@ -241,6 +241,28 @@ describe("laboro run, interrupted", () => {
     expect((await place.run("sleep 0.2; echo {}", ":::", "a", "b")).stderr).not.toMatch(/[█░]/);
   });
 
+  const CLEAR = "\r\x1b[K";
+  const isBar = (text: string): boolean => /^[█░]/.test(text);
+
+  it("keeps the bar under output that comes all the time, and does not touch it for output to a file", async () => {
+    const place = openPlace();
+    const line = "run --jobs 1 'sleep 0.05; echo {}' ::: $(seq 20)";
+    const drawn = (await place.shell(`laboro ${line}`, true).said).stdout.split(CLEAR);
+    expect(drawn.filter((text, i) => isBar(text) && /\d\r\n$/.test(drawn[i - 1] ?? "")).length).toBeGreaterThan(12);
+    const redirected = (await place.shell(`laboro ${line} >out`, true).said).stdout.split(CLEAR);
+    expect(place.lines("out")).toHaveLength(20);
+    // Only the end removes it.
+    expect(redirected.slice(1).map(isBar).lastIndexOf(false)).toBe(redirected.length - 2);
+    expect(redirected.slice(1, -1).every(isBar)).toBe(true);
+  });
+
+  it("does not draw the bar over a line that has not ended", async () => {
+    const place = openPlace();
+    const line = "run --jobs 1 --lb 'printf %01100000d 0; sleep 0.5; echo' ::: 1 2";
+    const drawn = (await place.shell(`laboro ${line}`, true).said).stdout.split(CLEAR);
+    expect(drawn.some((text) => text.endsWith("00"))).toBe(false);
+  });
+
   it("joins the broker of another run in the same directory, and takes over when that one ends", async () => {
     const place = openPlace();
     const first = place.begin(["run", "--jobs", "1", "echo {} >> first; sleep 0.5", ":::", "a", "b"]);

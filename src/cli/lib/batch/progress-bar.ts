@@ -24,6 +24,8 @@ export class ProgressBar {
   #counts: TaskCounts = { succeeded: 0, failed: 0, cancelled: 0 };
   #drawn = false;
   #timer: NodeJS.Timeout | undefined;
+  #redraw: NodeJS.Immediate | undefined;
+  #isLineOpen: () => boolean = () => false;
 
   /** `doneBefore` tasks ended before `started`: they count as done, but not for the rate. */
   constructor(stream: WriteStream, total: number, doneBefore: number, started?: number, now: () => number = Date.now) {
@@ -35,9 +37,10 @@ export class ProgressBar {
     this.#ascii = !/utf-?8/i.test(process.env.LC_ALL ?? process.env.LC_CTYPE ?? process.env.LANG ?? "");
   }
 
-  /** Draws at once, and again every 200 ms: output of tasks overwrites the line. */
-  begin(counts: TaskCounts): void {
+  /** Draws at once, and again every 200 ms, except where output has not ended its line. */
+  begin(counts: TaskCounts, isLineOpen: () => boolean = () => false): void {
     this.#counts = counts;
+    this.#isLineOpen = isLineOpen;
     if (this.#stream === undefined) return;
     this.#draw();
     this.#timer = setInterval(() => this.#draw(), REDRAW_MS);
@@ -48,19 +51,22 @@ export class ProgressBar {
     this.#counts = counts;
   }
 
-  /** Removes the bar, so that other output can use the line. */
+  /** Removes the bar, so that other output can use the line. It is drawn again below that output. */
   clear(): void {
-    if (this.#drawn) this.#stream?.write("\r\x1b[K");
+    if (!this.#drawn) return;
+    this.#stream?.write("\r\x1b[K");
     this.#drawn = false;
+    this.#redraw = setImmediate(() => this.#draw());
   }
 
   end(): void {
     clearInterval(this.#timer);
     this.clear();
+    clearImmediate(this.#redraw);
   }
 
   #draw(): void {
-    if (this.#stream === undefined) return;
+    if (this.#stream === undefined || this.#isLineOpen()) return;
     this.#drawn = true;
     // A new pseudo-terminal may report 0 columns.
     const width = Math.max(20, (this.#stream.columns || 80) - 1);

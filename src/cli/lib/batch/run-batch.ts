@@ -170,7 +170,8 @@ export async function runBatch(
   });
   follower = batchFollower;
   for (const index of batch.endedBefore) printer.skip(index);
-  if (!options.live) progress.begin({ succeeded: batch.endedBefore.size, failed: 0, cancelled: 0 });
+  if (!options.live)
+    progress.begin({ succeeded: batch.endedBefore.size, failed: 0, cancelled: 0 }, () => writer.isLineOpen);
   const stopping = handleInterrupt(() => broker.client, job, interrupt, progress);
   const explainTimer = setTimeout(
     () => void explainWaiting(broker.client, batch, progress).catch(() => {}),

@@ -21,7 +21,7 @@ export interface TaskWriter {
 interface WriterOptions {
   /** Once it is aborted, writes do nothing and resolve at once. */
   readonly stop?: AbortSignal;
-  /** Called before each write, to remove a progress bar. */
+  /** Called before each write to a terminal, to remove a progress bar. */
   readonly clear?: () => void;
   /** Keep all escape sequences on a terminal. */
   readonly raw?: boolean;
@@ -41,10 +41,15 @@ export class OutputWriter {
     return this.#options.stop?.aborted === true;
   }
 
+  /** The last line on the terminal has not ended. */
+  get isLineOpen(): boolean {
+    return this.#partialLine.stdout || this.#partialLine.stderr;
+  }
+
   async write(stream: OutputStream, bytes: Uint8Array): Promise<void> {
     if (this.stopped || bytes.length === 0) return;
     const { stop, clear, raw } = this.#options;
-    clear?.();
+    if (process[stream].isTTY) clear?.();
     this.#partialLine[stream] = process[stream].isTTY && bytes.at(-1) !== NEWLINE;
     await new Promise<void>((resolve) => {
       const end = (): void => {
