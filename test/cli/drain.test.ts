@@ -15,6 +15,24 @@ describe("laboro drain", () => {
     expect((await setup.laboro(["explain", "last"])).stdout).toContain("draining");
   });
 
+  it("is shown by status, for a worker and for the broker", async () => {
+    const setup = await openCliBroker();
+    setup.worker({ name: "node17" });
+    await until("it has joined", async () => (await setup.client.workers()).length === 1);
+    const first = async (): Promise<string> => (await setup.laboro(["status"])).stdout.split("\n\n")[0] ?? "";
+    expect(await first()).not.toMatch(/drain/);
+    await setup.laboro(["drain", "node17"], { process: true });
+    expect(await first()).toContain("1 worker, 1 draining with");
+    await setup.laboro(["undrain", "node17"], { process: true });
+    await setup.laboro(["drain", "--broker"], { process: true });
+    expect((await first()).split("\n")).toEqual([
+      expect.stringMatching(/^1 worker with/),
+      "the broker assigns nothing: it is drained",
+    ]);
+    await setup.laboro(["drain", "--broker", "--off"], { process: true });
+    expect(await first()).not.toMatch(/drain/);
+  });
+
   it("of a mistyped name suggests the one that was meant", async () => {
     const setup = await openCliBroker();
     setup.worker({ name: "node17" });

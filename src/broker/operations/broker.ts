@@ -62,6 +62,7 @@ export const status = operation({
     refusing: s.optional(
       s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is accepted"),
     ),
+    halted: s.optional(s.described(s.text(65_536), "why this broker assigns no tasks: such as that it is drained")),
     damage: s.described(
       s.list(s.text(65_536), 1_000),
       "acknowledged data that is missing, until its report is removed",
@@ -87,6 +88,7 @@ export const status = operation({
       uptimeMs: now() - core.started,
       listeners: info.listeners(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
+      ...(core.state.halted === undefined ? {} : { halted: core.state.halted }),
       damage: await info.damage(),
       pausedPools: [...core.pools.list()],
       ...load,

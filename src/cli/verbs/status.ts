@@ -149,12 +149,15 @@ function filterOf({ state, name, pool }: Options): JobFilter {
 }
 
 function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): string[] {
-  const { workers, slots, jobs, tasks, refusing, requests } = broker;
-  const disconnected = workers.disconnected === 0 ? "" : `, ${formatCount(workers.disconnected)} disconnected`;
+  const { workers, slots, jobs, tasks, refusing, halted, requests } = broker;
+  const others = (["disconnected", "draining"] as const)
+    .filter((state) => workers[state] > 0)
+    .map((state) => `, ${formatCount(workers[state])} ${state}`)
+    .join("");
   const parts = [
     workers.connected === 0
-      ? `no worker is connected${disconnected}`
-      : `${pluralize(workers.connected, "worker")}${disconnected} with ${pluralize(slots.total, "slot")}, ${formatCount(slots.free)} free`,
+      ? `no worker is connected${others}`
+      : `${pluralize(workers.connected, "worker")}${others} with ${pluralize(slots.total, "slot")}, ${formatCount(slots.free)} free`,
     `${pluralize(tasks.running, "task")} running, ${formatCount(tasks.waiting)} waiting`,
     jobs.delayed === 0 ? "" : `${pluralize(jobs.delayed, "job")} delayed`,
     requests.running + requests.waiting === 0
@@ -164,6 +167,7 @@ function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): str
   const lines = [parts.filter((part) => part !== "").join("; ")];
   if (refusing !== undefined)
     lines.push(paint(terminal, "red", `the broker takes nothing new: ${refusing.message} (${refusing.code})`));
+  else if (halted !== undefined) lines.push(paint(terminal, "yellow", `the broker assigns nothing: ${halted}`));
   for (const { pool, since, reason } of broker.pausedPools)
     lines.push(
       paint(
