@@ -10,6 +10,22 @@ function runWith(place: Place, input: string | Uint8Array, ...words: readonly st
   return said;
 }
 
+/** The long options of sbatch 22.05 that laboro submit does not have. */
+const SBATCH_OPTIONS = `
+  --account --bb --bbf --begin --chdir --cluster-constraint --clusters --comment --constraint --container
+  --contiguous --core-spec --cores-per-socket --cpu-freq --cpus-per-gpu --cpus-per-task --deadline
+  --delay-boot --dependency --distribution --error --exclude --exclusive --export --export-file
+  --get-user-env --gid --gpu-bind --gpu-freq --gpus --gpus-per-node --gpus-per-socket --gpus-per-task
+  --gres --gres-flags --ignore-pbs --input --job-name --licenses --mail-type --mail-user --mcs-label --mem
+  --mem-per-cpu --mem-per-gpu --mincpus --no-kill --no-requeue --nodefile --nodelist --nodes --ntasks
+  --ntasks-per-core --ntasks-per-node --ntasks-per-socket --overcommit --oversubscribe --parsable
+  --partition --power --propagate --qos --quiet --reboot --requeue --reservation --signal
+  --sockets-per-node --spread-job --switches --thread-spec --threads-per-core --time --time-min --tmp --uid
+  --use-min-nodes --wait --wckey --wrap
+`
+  .trim()
+  .split(/\s+/);
+
 describe("standard input of laboro run", () => {
   it("is the list of entries where a placeholder needs one and no list is named", async () => {
     const place = openPlace();
@@ -169,8 +185,43 @@ describe("an option of sbatch", () => {
       ["--qos", "laboro has nothing like it"],
     ] as const)
       expect(await submitted(option)).toContain(`unknown option '${option}'; ${remedy}`);
+    for (const option of SBATCH_OPTIONS)
+      expect(await submitted(option)).toMatch(/^laboro: unknown option '[\w-]+'; (use|give|leave|a task|laboro has) /);
     expect((await run("-t", "true")).stderr).toContain("-t is an option of GNU parallel; use --dry-run");
     expect((await run("-c4", "true")).stderr).toContain("use --slots N");
+  });
+});
+
+describe("perl of GNU parallel", () => {
+  it("is refused: it would be a file name", async () => {
+    const { run, laboro } = openPlace();
+    for (const words of [["mv", "{}", "{= s/a/b/ =}"], ["echo {2=$_++=}"]])
+      expect(await run(...words, ":::", "a")).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(/^laboro: \{2?=.*=\} is perl for GNU parallel/),
+      });
+    expect((await laboro("submit", "echo", "{=uq=}", ":::", "a")).stderr).toContain("{=uq=} is perl");
+  });
+});
+
+describe("lines that end with a carriage return", () => {
+  it("are named, because their entries fit no file", async () => {
+    const place = openPlace();
+    writeFileSync(place.file("windows"), "a\r\nb\r\nc");
+    const notice = /^laboro: each entry ends with a carriage return/;
+    const { stdout, stderr } = await place.run("-k", "echo {}", "::::", "windows");
+    expect([stdout, stderr]).toEqual(["a\r\nb\r\nc\n", expect.stringMatching(notice)]);
+    expect((await place.run("-k", "--each-line", "windows", "true", "{}")).stderr).toMatch(notice);
+    writeFileSync(place.file("mixed"), "a\r\nb\nc");
+    expect((await place.run("-k", "echo {}", "::::", "mixed")).stderr).not.toMatch(notice);
+  });
+
+  it("need no care with --colsep", async () => {
+    const place = openPlace();
+    writeFileSync(place.file("windows.csv"), "depth,seed\r\n1, \u00e0 \r\n2,y\r\n");
+    const words = ["-k", "--header", ":", "--colsep", ",", "echo {depth}-{seed}.", "::::", "windows.csv"];
+    const { stdout, stderr } = await place.run(...words);
+    expect([stdout, stderr]).toEqual(["1-\u00e0.\n2-y.\n", expect.stringMatching(/^2 tasks/)]);
   });
 });
 

@@ -17,6 +17,7 @@ import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import { rangesOf } from "../../../model/ranges.js";
 import type { Bytes } from "../../../model/recipe.js";
 import { arrayFault, type Strides } from "../../../model/task-numbers.js";
+import { printNotice } from "../print.js";
 
 interface ParsedWords {
   readonly command: readonly string[];
@@ -107,13 +108,26 @@ export const joinColumns = (row: readonly Bytes[]): Bytes =>
         Buffer.concat(row.flatMap((value, i) => [Buffer.from(i === 0 ? "" : COLUMN_SEPARATOR), Buffer.from(value)])),
       );
 
-/** Replaces each separator between columns by a tab. */
+/** Around a column. Not \s, which matches bytes of UTF-8. */
+const BLANKS = /^[ \t\r\n\v\f]+|[ \t\r\n\v\f]+$/g;
+
+/** Replaces each separator between columns by a tab. As in GNU parallel, blanks around a column are removed. */
 export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefined): readonly Bytes[] {
   if (separator === undefined) return lines;
   return lines.map((line) => {
-    const columns = Buffer.from(line).toString("latin1").split(separator).join(COLUMN_SEPARATOR);
-    return asText(Buffer.from(columns, "latin1"));
+    const columns = Buffer.from(line).toString("latin1").split(separator);
+    const text = columns.map((column) => column.replace(BLANKS, "")).join(COLUMN_SEPARATOR);
+    return asText(Buffer.from(text, "latin1"));
   });
+}
+
+/** Lines of a file from Windows: they name no files and no numbers. Only the last line may lack it. */
+export function noticeCarriageReturns(entries: readonly Bytes[] | undefined): void {
+  const ends = (entry: Bytes): boolean =>
+    typeof entry === "string" ? entry.endsWith("\r") : entry[entry.length - 1] === 13;
+  if (entries?.[0] === undefined || !ends(entries[0])) return;
+  if (entries.every((entry, at) => ends(entry) || at === entries.length - 1))
+    printNotice("each entry ends with a carriage return, as lines of Windows do; tr -d '\\r' <FILE removes them");
 }
 
 /** The number of columns of the first entry; 1 if there are no entries. */
@@ -211,7 +225,9 @@ export function makeAppend(
   const entries = entriesOf(named, lists, options);
   if (entries === undefined && isatty(0))
     throw badInput("--job needs entries: give them with ::: a b c, --each-line FILE, --array 10-19, or through a pipe");
-  return { entries: entries ?? splitColumns(readEntries("-", delimiterOf(options), "::::"), options.colsep) };
+  const added = entries ?? splitColumns(readEntries("-", delimiterOf(options), "::::"), options.colsep);
+  noticeCarriageReturns(added);
+  return { entries: added };
 }
 
 function readJsonItems(file: string): Bytes[] {

@@ -10,12 +10,15 @@ const HINTS: Readonly<Record<string, string>> = {
   "-a, --arg-file": "use --each-line FILE, or :::: FILE after the command",
   "-P, --max-procs": "use --jobs N",
   "-m, --xargs": "use -X, which gives each task as many values as fit; -X -j 1 fills each line",
-  "-I, -i, --replace": "the placeholder is always {}",
+  "-I, -i, -U, --replace": "the placeholder is always {}",
+  "--er, --extensionreplace, --bnr, --basenamereplace, --dnr, --dirnamereplace, --bner, --basenameextensionreplace, --seqreplace, --slotreplace":
+    "the placeholders are always {.} {/} {//} {/.} {#} {%}",
+  "--number-of-cores, --number-of-cpus, --number-of-sockets, --number-of-threads": "use nproc",
   "-q, --quote": "give the command as several words: then there is no shell",
   "--no-run-if-empty": "leave it out: an empty list is always nothing to do",
   "--sshlogin, --sshloginfile, --slf": "use --ssh HOST,USER@HOST:PORT/SLOTS; --ssh @FILE reads them from a file",
   "--controlmaster, --onall, --nonall": "--ssh names the machines; see docs/guide/ssh.md",
-  "-u, --ungroup, --lb, --line-buffer, --linebuffer, --ll, --latest-line, --latestline":
+  "-u, --ungroup, --lb, --line-buffer, --linebuffer, --line-buffered, --linebuffered, --ll, --latest-line, --latestline":
     "use laboro run --line-buffer, or laboro logs -f JOB",
   "-v, -t, --verbose": "use --dry-run to see the commands, --joblog FILE to keep them",
   "--bar, --eta, --progress": "leave it out: a terminal always shows progress",
@@ -68,26 +71,40 @@ const BATCH_HINTS: Readonly<Record<string, string>> = {
   "-C, --constraint": "use --tag TAG",
   "-D, --chdir, --cwd": "use --dir DIR",
   "-e, --error": "use --stderr PATH, or laboro logs JOB.TASK --stream stderr",
-  "-G, --mem, --gres, --gpus, --licenses": "use --resource gpu=1, or mem=8192 (MiB)",
+  "-G, --mem, --gres, --gpus, --licenses, --gpus-per-node, --gpus-per-socket, --gpus-per-task, --mem-per-cpu, --mem-per-gpu":
+    "use --resource gpu=1, or mem=8192 (MiB)",
   "-H": "use --hold",
-  "-J, --job-name": "use --name NAME",
+  "-J, --job-name, --comment": "use --name NAME",
+  "--input": "use --stdin FILE",
   "-o": "use --output PATH, or laboro logs JOB.TASK",
   "-p, --partition": "use --pool NAME",
   "-t, --time": "use --time-limit; a bare number is seconds",
   "-W, --wait, --progress": "use laboro run, or laboro wait last after it",
   "--dependency": "use --after JOB, any:JOB or each:JOB",
   "--directives": "give the options in the command line, or in a job file",
-  "--export": "use --env NAME=VALUE, or --env NAME for a copy",
+  "--export, --export-file, --get-user-env": "use --env NAME=VALUE, or --env NAME for a copy",
   "--nodes": "a task runs on one node",
-  "--ntasks": "a task is one process; --slots N if it uses N cores, --array 1-N for N tasks",
+  "--ntasks, --ntasks-per-core, --ntasks-per-node, --ntasks-per-socket":
+    "a task is one process; --slots N if it uses N cores, --array 1-N for N tasks",
   "--output-mode": "use --json; without it submit prints the number of the job alone",
-  "--parsable, --quiet": "leave it out: submit prints the number of the job alone",
+  "-Q, --parsable, --quiet": "leave it out: submit prints the number of the job alone",
   "--pin": "use taskset in the command",
+  "--no-requeue": "use --crash-limit 1",
   "--requeue": "use --retries N after a failed exit; tasks of a lost worker run again by themselves",
+  "--time-min": "use --time-request DURATION",
   "--test-only": "use laboro run --dry-run",
   "--wrap": "give the line as one word: laboro submit -- 'a {} | b'",
   "-A, -q, -w, -x, --account, --exclude, --exclusive, --mail-type, --mail-user, --nodelist, --qos, --reservation":
     NO_BATCH_MATCH,
+  "-F, -M, -O, --bb, --bbf, --cluster-constraint, --clusters, --container, --contiguous, --core-spec, --cores-per-socket":
+    NO_BATCH_MATCH,
+  "--cpu-freq, --cpus-per-gpu, --deadline, --delay-boot, --distribution, --gid, --gpu-bind, --gpu-freq, --gres-flags":
+    NO_BATCH_MATCH,
+  "--ignore-pbs, --kill-on-invalid-dep, --mcs-label, --mem-bind, --mincpus, --no-kill, --nodefile, --open-mode":
+    NO_BATCH_MATCH,
+  "--overcommit, --oversubscribe, --power, --propagate, --reboot, --signal, --sockets-per-node, --spread-job":
+    NO_BATCH_MATCH,
+  "--switches, --thread-spec, --threads-per-core, --tmp, --uid, --use-min-nodes, --wckey": NO_BATCH_MATCH,
 };
 
 const hintsBy = (table: Readonly<Record<string, string>>): Map<string, string> =>

@@ -22,6 +22,7 @@ import {
   delimiterOf,
   type EntryOptions,
   entriesOf,
+  noticeCarriageReturns,
   ONE_WAY,
   parseArray,
   parseDelimiter,
@@ -88,7 +89,11 @@ export function addSubmissionOptions(command: Command): Command {
       "in files and standard input, this separates entries (default: a line break)",
       parseDelimiter,
     )
-    .option("--colsep <regexp>", "this separates the columns of an entry, for {1} {2} (default: a tab)", parseSeparator)
+    .option(
+      "--colsep <regexp>",
+      "this separates the columns of an entry, for {1} {2}; blanks around them are removed (default: a tab)",
+      parseSeparator,
+    )
     .option("--from-json <file>", "one task per item of a JSON array")
     .option("--name <name>", "the name of the job", textLike("train"))
     .option("--dir <dir>", "the directory in which tasks run (default: this one)", textLike("/data/run1"))
@@ -190,6 +195,7 @@ export function makeSubmission(
 ): ParsedSubmission {
   for (const value of Object.values(options)) if (typeof value === "string") refuseOtherBytes(value, "an option");
   const { command: typed, entries: named, lists, names } = parseWords(words, delimiterOf(options), options.header);
+  refusePerl(typed);
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   // An array beside a list names tasks of the list.
   const chooses = sources.length === 2 && options.array !== undefined;
@@ -210,6 +216,7 @@ export function makeSubmission(
       ? []
       : missingEntries(given, isLine, options, asLines, readsStandardInput));
   const { rows, header } = takeHeader(read, names, options);
+  noticeCarriageReturns(rows);
   if (header !== undefined) options.onHeader?.(header);
   const command = nameColumns(given, header, isLine);
   const { entries: all, several, counted } = groupEntries(rows, lists, command, isLine, options);
@@ -251,6 +258,16 @@ export function makeSubmission(
     ...(options.timeRequest === undefined ? {} : { timeRequestMs: options.timeRequest }),
     ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
   };
+}
+
+/** Without perl it would stay as it is, and `mv {} '{= s/a/b/ =}'` would move all files to one name. */
+function refusePerl(command: readonly string[]): void {
+  const [perl] = /\{-?\d*=.*?=\}/s.exec(command.join(" ")) ?? [];
+  if (perl === undefined) return;
+  throw badInput(
+    `${perl} is perl for GNU parallel, which laboro does not run; a shell line does the same: ` +
+      "laboro run 'mv {} \"$(echo {} | sed s/a/b/)\"' ::: *.txt",
+  );
 }
 
 /** Standard input, if the command needs entries. Not if it is a terminal: then the user forgot the list. */

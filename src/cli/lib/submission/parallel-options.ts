@@ -168,12 +168,8 @@ export function takeHeader(
   if (header === undefined) return { rows };
   if (names !== undefined) return { rows, header: names };
   if (rows === undefined) throw badInput("--header : needs a list, as in --header : ::: name value1 value2");
-  return {
-    rows: rows.slice(1),
-    header: Buffer.from(rows[0] ?? "")
-      .toString()
-      .split(COLUMN_SEPARATOR),
-  };
+  const first = Buffer.from(rows[0] ?? "").toString();
+  return { rows: rows.slice(1), header: first.replace(/\r$/, "").split(COLUMN_SEPARATOR) };
 }
 
 /** {name} and {name.} become {2} and {2.}. */
