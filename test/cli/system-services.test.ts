@@ -1,6 +1,6 @@
 /** systemd units, and the container as far as it can be checked without a container engine. */
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { makeProgram } from "../../src/cli/lib/program.js";
@@ -91,6 +91,26 @@ describe("the container", () => {
       expect(known?.parseOptions([...words]).unknown).toEqual([]);
     }
     expect(containerfile).toMatch(/^USER node$/m);
+  });
+
+  it("has none of the compose file's secrets in the package, which the image is made of, or in the context of its build", () => {
+    const secrets = Array.from(compose.matchAll(/\{ file: \.\/(\S+) \}/g), ([, name = ""]) => name);
+    expect(secrets.length).toBe(2);
+    // Written by a command of the guide.
+    secrets.push("client.url");
+    const clone = newSite().dir;
+    cpSync(join(EXAMPLES, "container"), join(clone, "examples/container"), { recursive: true });
+    cpSync(join(REPOSITORY, "package.json"), join(clone, "package.json"));
+    for (const name of secrets) writeFileSync(join(clone, "examples/container", name), "secret");
+    const { stdout } = spawnSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], {
+      ...{ cwd: clone, encoding: "utf8" },
+    });
+    expect(stdout).toContain("examples/container/compose.yaml");
+    const outside = readFileSync(join(REPOSITORY, ".dockerignore"), "utf8").split("\n");
+    for (const name of secrets) {
+      expect(stdout).not.toContain(`examples/container/${name}`);
+      expect(outside).toContain(`examples/container/${name}`);
+    }
   });
 
   const unshare = ["unshare", "--pid", "--fork", "--kill-child"] as const;
