@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { RunLog, resultsOf } from "../support/batch.js";
 import { sites } from "../support/site.js";
@@ -13,10 +13,10 @@ it("starts a task once and gets its result and whole output when the broker is k
   const client = await site.client();
   const log = new RunLog(site.path("runs"));
   // Lines before the kill, while no broker is there, and after it has come back.
-  const lines =
-    "i=0; while [ $i -lt 40 ]; do echo out $i; echo err $i >&2; i=$((i+1)); echo >> PROGRESS; sleep 0.02; done; exit 0";
-  const progress = site.path("progress");
-  const recipe = log.recipe(lines.replace("PROGRESS", `'${progress}'`));
+  const [progress, last] = [site.path("progress"), site.path("last")];
+  const recipe = log.recipe(
+    `i=0; until [ -e '${last}' ]; do echo out $i; echo err $i >&2; i=$((i+1)); echo >>'${progress}'; sleep 0.02; done; exit 0`,
+  );
   const job = await client.submit({ recipe, count: 1 });
 
   await until("the task has started", () => log.count === 1);
@@ -26,10 +26,13 @@ it("starts a task once and gets its result and whole output when the broker is k
   const before = written();
   await until("the task has written lines meanwhile", () => written() > before + 3);
   await site.startBroker();
+  const withBroker = written();
+  await until("the task has written lines since", () => written() > withBroker + 3);
+  writeFileSync(last, "");
   expect(await job.wait()).toBe("succeeded");
 
   const results = await resultsOf(job);
-  const expected = (stream: string): string => Array.from({ length: 40 }, (_, i) => `${stream} ${i}\n`).join("");
+  const expected = (stream: string): string => Array.from({ length: written() }, (_, i) => `${stream} ${i}\n`).join("");
   console.log(
     `broker killed under a running task: lost: ${1 - results.length}, run twice: ${log.count - 1}, started ${log.count} time`,
   );
