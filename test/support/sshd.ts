@@ -97,8 +97,8 @@ export async function openSshd(host?: { readonly namespace: string; readonly add
           "PasswordAuthentication no",
         ],
         ...["KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "UseDNS no", "PrintMotd no"],
-        // One line: of several, sshd takes the first.
-        `SetEnv HOME=${home} ${mark(name)} ${settings.filter((one) => /^[A-Z]+=/.test(one)).join(" ")}`,
+        // One line, and one of each name: of several, sshd takes the first.
+        `SetEnv HOME=${home} ${mark(name)} ${settings.filter((one) => /^[A-Z]+=/.test(one)).join(" ")} TMPDIR=${dir}`,
         ...settings.filter((one) => !/^[A-Z]+=/.test(one)),
       ];
       fs.writeFileSync(file(`${name}.conf`), `${lines.join("\n")}\n`);

@@ -32,7 +32,8 @@ export interface Place {
 export function openPlace(more: NodeJS.ProcessEnv = {}): Place {
   const dir = mkdtempSync(join(tmpdir(), "laboro-run-"));
   atEnd(() => rmSync(dir, { recursive: true, force: true }));
-  const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh", ...more };
+  const { PATH, TMPDIR } = process.env;
+  const env = { PATH, TMPDIR, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh", ...more };
   const begin: Place["begin"] = (words, terminal = false) => start([process.execPath, LABORO, ...words], terminal);
   const start = (all: readonly string[], terminal: boolean): ReturnType<Place["begin"]> => {
     const line = all.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
