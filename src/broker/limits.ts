@@ -144,7 +144,7 @@ export class NamedLimits {
 const TEXTS = {
   commits: "its store cannot be written",
   lease: "its lease on the shared store is about to end",
-  maintenance: "it is drained",
+  maintenance: "it is drained, until laboro drain --broker --off or a restart",
   stop: "it is stopping",
 } as const;
 type HaltReason = keyof typeof TEXTS;

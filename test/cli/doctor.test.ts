@@ -1,7 +1,11 @@
+import { execFileSync } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, it } from "vitest";
+import { checkInodes } from "../../src/cli/verbs/doctor.js";
+import { NO_MOUNT, smallDisk } from "../files/scratch.js";
 import { atEnd } from "../support/at-end.js";
 import { TRUE } from "../support/recipes.js";
 import { laboro, openCliBroker, steady } from "./support/cli.js";
@@ -66,6 +70,44 @@ describe("laboro doctor", () => {
     const { code, stdout } = await setup.laboro(["doctor"]);
     expect(code).toBe(1);
     expect(stdout).toMatch(/^FAIL .*store\.db.*restore it from a backup/m);
+  });
+
+  it("names what is in the way of files, and sends nobody to a backup for it", async () => {
+    const setup = await openCliBroker();
+    await setup.broker.stop();
+    const failures = async (): Promise<string> => {
+      const { stdout } = await setup.laboro(["doctor"]);
+      const lines = stdout.split("\n").filter((line) => line.startsWith("FAIL"));
+      return steady(lines.slice(0, -1).join("\n"), setup);
+    };
+    expect(await failures()).toBe("");
+    const database = new DatabaseSync(join(setup.data, "store.db"));
+    database.exec("PRAGMA user_version = 1000");
+    database.close();
+    expect(await failures()).toMatch(/store\.db has schema version 1000.*, or another directory with --data$/);
+    writeFileSync(join(setup.data, "client.url"), "", { mode: 0o644 });
+    expect(await failures()).toMatch(/^FAIL {2}others can read client\.url; chmod 600/);
+    chmodSync(setup.data, 0o777);
+    const { stdout } = await setup.laboro(["doctor"]);
+    expect(stdout).toMatch(/others can write to it \(mode 0777\).*then chmod 700\)$/m);
+    expect(stdout).not.toContain("firewall");
+  });
+
+  it("counts the files that can still be made, where the disk has a number of them", () => {
+    expect(checkInodes(0, 0)).toEqual([]);
+    expect(checkInodes(1e6, 1e5)).toEqual([]);
+    expect(checkInodes(1e6, 100)).toMatchObject([
+      { state: "warn", message: "100 files more can be made there (df -i)" },
+    ]);
+    expect(checkInodes(1e6, 0)).toMatchObject([{ state: "FAIL", message: "0 files more can be made there (df -i)" }]);
+  });
+
+  it(`names a disk that is mounted read-only (${NO_MOUNT})`, async ({ skip }) => {
+    const dir = smallDisk(2 ** 20) ?? skip();
+    chmodSync(dir, 0o700);
+    execFileSync("mount", ["-o", "remount,ro", dir]);
+    const { stdout } = await laboro(["doctor", "--data", dir]);
+    expect(stdout).toMatch(/^FAIL .* is on a disk that is mounted read-only; mount it for writing/m);
   });
 
   it("of nothing at all says how to begin", async () => {

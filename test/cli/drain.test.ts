@@ -27,8 +27,11 @@ describe("laboro drain", () => {
     await setup.laboro(["drain", "--broker"], { process: true });
     expect((await first()).split("\n")).toEqual([
       expect.stringMatching(/^1 worker with/),
-      "the broker assigns nothing: it is drained",
+      "the broker assigns nothing: it is drained, until laboro drain --broker --off or a restart",
     ]);
+    expect((await setup.laboro(["doctor"])).stdout).toMatch(
+      /^warn {2}it assigns nothing: it is drained, until laboro/m,
+    );
     await setup.laboro(["drain", "--broker", "--off"], { process: true });
     expect(await first()).not.toMatch(/drain/);
   });

@@ -32,6 +32,8 @@ describe("laboro explain", () => {
     await client.submit({ recipe: TRUE });
     expect(await why(3)).toBe("task 1 of job 3: w1 could take it, but is draining\n");
     await setup.laboro(["drain", "--broker"]);
-    expect(await why(3)).toBe("task 1 of job 3: the broker assigns nothing: it is drained\n");
+    expect(await why(3)).toBe(
+      "task 1 of job 3: the broker assigns nothing: it is drained, until laboro drain --broker --off or a restart\n",
+    );
   });
 });

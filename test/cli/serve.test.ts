@@ -55,6 +55,12 @@ describe("laboro serve", () => {
     await joined.says("joined the broker");
     const { stdout } = await laboro(["workers", "--data", site.data], { process: true });
     expect(stdout).toMatch(/^w1 +ready/m);
+    broker.signal("SIGTERM");
+    await broker.ended();
+    expect([broker.exitCode, broker.said]).toEqual([
+      0,
+      expect.stringMatching(/^the broker has stopped: SIGTERM came$/m),
+    ]);
   });
 
   it("shows a token to a person at a terminal, and to nothing else", async () => {

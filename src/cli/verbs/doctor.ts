@@ -3,7 +3,7 @@ import * as fs from "node:fs";
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
 import { networkFilesystem } from "../../base/files/filesystem.js";
 import { acquireLock } from "../../base/files/lock.js";
 import { distrustReason, octal } from "../../base/files/private-directory.js";
@@ -160,9 +160,10 @@ async function checkLink(choice: BrokerChoice): Promise<Check[]> {
   }
 }
 
-function checkWorkers({ refusing, workers, slots }: OperationOutput<"status">): Check {
+function checkWorkers({ refusing, halted, workers, slots }: OperationOutput<"status">): Check {
   if (refusing !== undefined)
     return fail(`it takes nothing new: ${refusing.message}`, `see ${refusing.code} in docs/reference/errors.md`);
+  if (halted !== undefined) return warn(`it assigns nothing: ${halted}`);
   if (workers.connected === 0) return warn("it has no worker, so that nothing can run", "start one: laboro worker");
   return ok(`it has ${pluralize(workers.connected, "worker")} with ${pluralize(slots.total, "slot")}`);
 }
@@ -187,6 +188,7 @@ function remedyFor(cause: unknown): string | undefined {
   const code = cause instanceof LaboroError ? cause.code : undefined;
   if (code === "LABORO_BAD_TOKEN") return "its token is a different one: copy the join URL or access.json again";
   if (code === "LABORO_BAD_INPUT") return "correct it";
+  if (code === "LABORO_DATA_UNUSABLE") return undefined;
   if (messageOf(cause).includes("laboro serve")) return undefined;
   return "is it running, is the address right, and does a firewall let its port through?";
 }
@@ -203,9 +205,10 @@ function checkFile(file: string): Check {
 const DATABASE = "store.db";
 const RESTORE = "restore it from a backup, or move it away to start with an empty one";
 const LOW_SPACE = 1024 ** 3;
+const FEW_INODES = 1_000;
 const NO_SPACE = 64 * 1024 ** 2;
 /** Files with tokens or keys. */
-const SECRETS = /^(?:access|tokens|certificates)\.json$|\.key$|^join/;
+const SECRETS = /^(?:access|tokens|certificates|curve)\.json$|^(?:join|client)\.url$/;
 
 function checkDataDirectory(dir: string): Check[] {
   const foreign = distrustReason(dir);
@@ -221,10 +224,11 @@ function checkDataDirectory(dir: string): Check[] {
   if (!stat.isDirectory()) return [fail(`${dir} is no directory`, "give another with --data")];
   try {
     fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
-  } catch {
-    return [
-      fail(`the data directory ${dir} cannot be read and written`, "give another with --data, or change its owner"),
-    ];
+  } catch (cause) {
+    const isReadOnly = errnoOf(cause) === "EROFS";
+    const remedy = isReadOnly ? "mount it for writing" : "change its owner";
+    const what = isReadOnly ? "is on a disk that is mounted read-only" : "cannot be read and written";
+    return [fail(`the data directory ${dir} ${what}`, `${remedy}, or give another with --data`)];
   }
   return [
     ok(`the data directory ${dir} has mode ${octal(stat.mode)}`),
@@ -265,8 +269,16 @@ function checkDisk(dir: string): Check[] {
 
 function checkSpace(dir: string): Check[] {
   if (!fs.existsSync(dir)) return [];
-  const { bavail, bsize } = fs.statfsSync(dir);
-  return checkFree(bavail * bsize);
+  const { bavail, bsize, files, ffree } = fs.statfsSync(dir);
+  return [...checkFree(bavail * bsize), ...checkInodes(files, ffree)];
+}
+
+/** Some filesystems have no table of inodes: they report that none exist. */
+export function checkInodes(all: number, free: number): Check[] {
+  if (all === 0 || free >= FEW_INODES) return [];
+  const what = `${pluralize(free, "file")} more can be made there (df -i)`;
+  const remedy = "remove files; without inodes the disk counts as full, whatever space is free";
+  return [free === 0 ? fail(what, remedy) : warn(what, remedy)];
 }
 
 export function checkFree(free: number): Check[] {
@@ -308,6 +320,7 @@ function checkDatabase(dir: string): Check {
       const [, holder = "another process"] = /in use by (.+?)\. /.exec(cause.message) ?? [];
       return ok(`it is in use by ${holder}, which checked it when it started`);
     }
-    return fail(messageOf(cause), RESTORE);
+    const isDamaged = cause instanceof LaboroError && cause.code === "LABORO_DATA_CORRUPT";
+    return fail(messageOf(cause), isDamaged ? RESTORE : undefined);
   }
 }

@@ -140,7 +140,12 @@ async function run(options: Options): Promise<void> {
     onFailed: () => process.exit(1),
   });
   started = broker;
-  onStopSignal(() => void broker.stop().then(() => process.exit(0)));
+  onStopSignal((signal) => {
+    void broker.stop().then(() => {
+      printLines(`the broker has stopped: ${signal} came`);
+      process.exit(0);
+    });
+  });
   if (options.fallback === true) return;
   try {
     announce(broker, dir, options);

@@ -154,7 +154,6 @@ async function run(options: Options): Promise<void> {
   // Ready before it has joined: a machine starts without waiting for its broker.
   notifySystemd("looking for the broker");
   const found = await awaitBroker(options);
-  openPrivateDirectory(resolve(dir));
   const exitWith = (why: string, code: number): void => {
     printLines(`worker ${name} has stopped: ${why}`);
     process.exit(code);

@@ -1,5 +1,6 @@
 /** Checks of a PostgreSQL database for brokers. */
 import { shortDuration } from "../../../base/format.js";
+import { definedOnly } from "../../../model/input.js";
 import { type Client, CONNECTIONS_PER_BROKER, Connections, storeFailure } from "../../../store/postgres/connections.js";
 import { MIGRATIONS, schemaVersion } from "../../../store/postgres/migrations/index.js";
 
@@ -140,12 +141,16 @@ export interface Check {
 }
 
 export const ok = (message: string): Check => ({ state: "ok", message });
-export const warn = (message: string, remedy: string): Check => ({ state: "warn", message, remedy });
 /** Some messages already say what to do. */
+export const warn = (message: string, remedy?: string): Check => ({
+  state: "warn",
+  message,
+  ...definedOnly({ remedy }),
+});
 export const fail = (message: string, remedy?: string): Check => ({
   state: "FAIL",
   message,
-  ...(remedy === undefined ? {} : { remedy }),
+  ...definedOnly({ remedy }),
 });
 
 export const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));
