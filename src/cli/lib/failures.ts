@@ -30,11 +30,15 @@ function exitCodeOf(code: ErrorCode): number {
 export function reportFailure(cause: unknown, verbose: boolean): number {
   const error = asLaboroError(cause);
   process.stderr.write(`laboro: ${escapeLines(error.message)} (${error.code})\n`);
-  const remedy = REMEDIES[error.code];
-  // Some messages already say what to do.
-  if (remedy !== undefined && !error.message.includes("laboro ")) process.stderr.write(`  ${remedy}\n`);
+  printRemedy(error);
   if (verbose) process.stderr.write(`${escapeLines(stackOf(error))}\n`);
   return exitCodeOf(error.code);
+}
+
+/** Some messages already say what to do. */
+export function printRemedy({ code, message }: { readonly code: ErrorCode; readonly message: string }): void {
+  const remedy = REMEDIES[code];
+  if (remedy !== undefined && !message.includes("laboro ")) process.stderr.write(`  ${remedy}\n`);
 }
 
 /** With the stacks of all causes. */

@@ -5,6 +5,7 @@
  */
 import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import type { ErrorCode } from "../../base/errors.js";
 import { LaboroError } from "../../base/errors.js";
 import { INNER, LOCAL_DATA } from "../../base/files/local-data.js";
 import { type Log, SILENT } from "../../base/log.js";
@@ -14,6 +15,7 @@ import { findBroker } from "../../client/find-broker.js";
 import type { Job } from "../../model/job.js";
 import { startBroker } from "../../server.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../worker/index.js";
+import { printRemedy } from "./failures.js";
 import { printNotice } from "./print.js";
 
 export interface LocalBroker {
@@ -34,7 +36,14 @@ const GRACE_MS = 2_000;
 const HOUR_MS = 3_600_000;
 /** Ended jobs are kept for this long, up to this size. A larger batch is kept for an hour. */
 const RETENTION = { keepMs: 30 * 24 * HOUR_MS, keepBytes: 1024 ** 3, keepAtLeastMs: HOUR_MS };
-const ERRORS_ONLY: Log = { ...SILENT, error: (_fields, text) => printNotice(text) };
+const ERRORS_ONLY: Log = {
+  ...SILENT,
+  error: (fields: { readonly code?: ErrorCode }, message) => {
+    printNotice(message);
+    if (fields.code !== undefined) printRemedy({ code: fields.code, message });
+  },
+};
+
 /**
  * With 0 slots there is no worker: for reading the data of earlier runs. If this process opens the data, it holds the
  * open jobs for which `holdJob` returns true. These belong to runs that were killed, and only their own command line
