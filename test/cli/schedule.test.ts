@@ -32,6 +32,17 @@ describe("laboro schedule", () => {
     expect((await setup.client.job(1).info()).name).toBe("tick");
   });
 
+  it("says that -- is missing before a command with an option of its own", async () => {
+    const setup = await openCliBroker();
+    const add = ["schedule", "add", "tick", "--every", "1h"];
+    expect(await setup.laboro([...add, "./nightly", "--full"])).toMatchObject({
+      code: 2,
+      stderr:
+        "laboro: unknown option '--full'; if it belongs to the command, put -- before the command (LABORO_BAD_INPUT)\n",
+    });
+    expect((await setup.laboro([...add, "--full", "./nightly"])).stderr).not.toContain("put -- before");
+  });
+
   it("takes the options of submit for its job", async () => {
     const setup = await openCliBroker();
     const job = ["--retries", "3", "--pool", "night", "--slots", "2", "--name", "sweep", "--time-limit", "1h"];

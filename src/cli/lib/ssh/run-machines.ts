@@ -2,7 +2,6 @@
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { badInput, whyUnreadable } from "../../../base/errors.js";
-import { pluralize } from "../../../base/format.js";
 import { storedOrNewTokens } from "../../../broker/access/tokens.js";
 import { ACCESS_FILE } from "../../../client/find-broker.js";
 import type { BrokerAccess } from "../../../protocols/laboro/broker-address.js";
@@ -60,7 +59,7 @@ export class RunMachines {
     const statuses = await Promise.race([this.#workers.start(this.hosts.hosts), interrupted]);
     if (statuses === undefined) throw sshFailed("interrupted before the machines had joined; nothing was submitted");
     if (this.hosts.local === undefined && statuses.every(({ state }) => state === "failed"))
-      throw sshFailed(`none of ${pluralize(statuses.length, "machine")} can be used; laboro doctor HOST looks closer`);
+      throw sshFailed("no machine can be used; laboro doctor HOST looks closer");
   }
 
   async close(finish: boolean): Promise<void> {

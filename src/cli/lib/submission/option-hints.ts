@@ -122,6 +122,11 @@ export class ParallelCommand extends Command {
     const [unknown = ""] = parsed.unknown;
     const name = nameOf(unknown);
     const code = "commander.unknownOption";
+    const fixed = this.registeredArguments.filter(({ variadic }) => !variadic);
+    if (unknown.startsWith("-") && parsed.operands.length > fixed.length && fixed.length > 0)
+      this.error(`error: unknown option '${unknown}'; if it belongs to the command, put -- before the command`, {
+        code,
+      });
     const hint = unknown.startsWith("-") ? HINT_OF.get(name) : undefined;
     const other = BATCH_HINT_OF.get(name);
     if (hint !== undefined && (other === undefined || this.name() === "run"))
