@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { badInput } from "./errors.js";
 
 /** The version, defined in the worker bundle, which has no package.json beside it. */
 declare const WORKER_BUNDLE: string;
@@ -9,10 +10,14 @@ declare const WORKER_BUNDLE: string;
 /** True in the worker bundle: one file, with no package around it. */
 export const isWorkerBundle = typeof WORKER_BUNDLE !== "undefined";
 
-/** Works for the sources, the compiled modules and the bundle. */
+/** Works for the sources, the compiled modules and the bundle. In a bundle of somebody else there may be no package. */
 export function packageRoot(): URL {
   let folder = new URL("./", import.meta.url);
-  while (!existsSync(new URL("package.json", folder))) folder = new URL("../", folder);
+  while (!existsSync(new URL("package.json", folder))) {
+    const above = new URL("../", folder);
+    if (above.href === folder.href) throw badInput(`${import.meta.url} is a bundle: leave laboro out of it`);
+    folder = above;
+  }
   return folder;
 }
 

@@ -163,9 +163,7 @@ export class Client {
    */
   async submit(submission: Submission, options: CallOptions = {}): Promise<JobHandle> {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
-    const { at } = submission;
-    const time = at instanceof Date ? { at: at.getTime() } : {};
-    const input = { ...submission, ...time, idempotencyKey: submission.idempotencyKey ?? this.#nextKey() };
+    const input = { ...withoutDates(submission), idempotencyKey: submission.idempotencyKey ?? this.#nextKey() };
     const message = { type: "OPERATION", operation: "submit", input } as const;
     const answer = await this.#link.sendAndWait(message, { timeoutMs, signal, repeatable: true });
     const { job, existed } = answer as OperationOutput<"submit">;
@@ -240,12 +238,14 @@ export class Client {
   }
 
   /** Asks a service that speaks JSON, or a task's handler. A request is not stored. */
+  call(service: string, value: unknown, options?: RequestOptions): Promise<unknown>;
+  // The last one, because a compiler explains why the last one does not fit.
+  /** Asks a service that speaks JSON, or a task's handler. A request is not stored. */
   call<Input, Output>(
     task: TaskDefinition<Input, Output, unknown>,
     input: NoInfer<Input>,
     options?: RequestOptions,
   ): Promise<Output>;
-  call(service: string, value: unknown, options?: RequestOptions): Promise<unknown>;
   async call(given: TaskDefinition | string, value: unknown, options?: RequestOptions): Promise<unknown> {
     const task = typeof given === "string" ? { name: given, input: undefined, output: undefined } : given;
     const reply = await this.request(task.name, await encodeInput(task, value), options);
@@ -258,7 +258,8 @@ export class Client {
     input: OperationInput<Name>,
     { timeoutMs, signal }: CallOptions = {},
   ): Promise<OperationOutput<Name>> {
-    const answer = this.#link.sendAndWait({ type: "OPERATION", operation, input }, { timeoutMs, signal });
+    const message = { type: "OPERATION", operation, input: withoutDates(input) } as const;
+    const answer = this.#link.sendAndWait(message, { timeoutMs, signal });
     return answer as Promise<OperationOutput<Name>>;
   }
 
@@ -303,16 +304,27 @@ export class Client {
   }
 }
 
+/** Times as the link sends them. */
+function withoutDates<Input extends object>(input: Input): Input {
+  if (!Object.values(input).some((value) => value instanceof Date)) return input;
+  const members = Object.entries(input).map(([name, value]) => [name, value instanceof Date ? value.getTime() : value]);
+  return Object.fromEntries(members) as Input;
+}
+
 /** For unique names. It is no secret, so the crypto module is not loaded. */
 const randomText = (): string => Math.random().toString(36).slice(2);
 
 function dependenciesOf(
   after: After | readonly After[],
 ): { readonly job: number; readonly any?: boolean; readonly each?: boolean }[] {
-  const idOf = (job: number | JobHandle<unknown>): number => (typeof job === "number" ? job : job.id);
+  const idOf = (job: number | JobHandle<unknown> | undefined): number => {
+    const id = typeof job === "number" ? job : job?.id;
+    if (typeof id === "number") return id;
+    throw badInput(`after: expected a job, its number, or { job }, got ${JSON.stringify(job ?? after)}`);
+  };
   return [after].flat().map((one: After) => {
     if (typeof one === "number" || one instanceof JobHandle) return { job: idOf(one) };
-    const { job, any, each } = one;
+    const { job, any, each } = one ?? {};
     return { job: idOf(job), ...(any === true && { any }), ...(each === true && { each }) };
   });
 }

@@ -123,7 +123,9 @@ export class JobHandle<Output = Buffer> {
     const { number, state, error = `task ${number} has failed` } = task;
     const cause = errorFromValue(await this.#value(task, options));
     if (state === "failed") return new TaskFailed(this.id, task, error, cause);
-    return new LaboroError("LABORO_TASK_CANCELLED", `task ${number} of job ${this.id} was cancelled`, { cause });
+    const { reason } = await this.info(options);
+    const text = `task ${number} of job ${this.id} was cancelled${reason === undefined ? "" : `: ${reason}`}`;
+    return new LaboroError("LABORO_TASK_CANCELLED", text, { cause });
   }
 
   async #noResult(index: number, options: CallOptions): Promise<LaboroError> {

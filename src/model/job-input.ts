@@ -136,7 +136,12 @@ export const submission = s.object({
   needs: s.optional(s.described(s.record(amount), "what one task needs beyond a slot; all: all that a worker has")),
   priority: optionalInteger(-1000, 1000, "the higher first; 0 if absent"),
   retries: optionalInteger(0, 1_000, "how often a task that failed is tried again; 0 if absent"),
-  retry: s.optional(s.described(retry, "when a failed task is tried again; what is absent is the broker's default")),
+  retry: s.optional(
+    s.described(
+      retry,
+      "when a failed task is tried again, as often as retries says; what is absent is the broker's default",
+    ),
+  ),
   crashLimit: optionalInteger(
     0,
     1_000,

@@ -27,8 +27,15 @@ export interface HaltRule {
   readonly now?: boolean;
 }
 
-export const haltRuleOf = ({ halt, maxFails }: Pick<Limits, "halt" | "maxFails">): HaltRule | undefined =>
-  halt ?? (maxFails === undefined ? undefined : { on: "fail", count: maxFails + 1 });
+type OrUndefined<T> = { readonly [K in keyof T]: T[K] | undefined };
+
+export const haltRuleOf = <Rule extends OrUndefined<HaltRule> = HaltRule>({
+  halt,
+  maxFails,
+}: {
+  readonly halt?: Rule | undefined;
+  readonly maxFails?: number | undefined;
+}): Rule | HaltRule | undefined => halt ?? (maxFails === undefined ? undefined : { on: "fail", count: maxFails + 1 });
 
 /** How many more tasks must end for the rule to apply. */
 export const leftToHalt = (

@@ -27,10 +27,10 @@ export const scheduleName = s.mapped(s.described(s.text(64), "the name of the sc
 });
 
 /** Milliseconds since 1970, or text such as 2026-12-24T18:00:00Z. */
-const time: s.Schema<number, number | string> = {
+const time: s.Schema<number, number | string | Date> = {
   read: (value, what) => {
-    const ms =
-      typeof value === "string" && /^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/.test(value) ? Date.parse(value) : value;
+    const zoned = typeof value === "string" && /^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/.test(value);
+    const ms = zoned ? Date.parse(value) : value instanceof Date ? value.getTime() : value;
     if (typeof ms === "number" && Number.isFinite(ms) && ms >= 0 && ms <= 8.64e15) return ms;
     throw unexpectedValue(what, "milliseconds since 1970, or a time with its zone such as 2026-12-24T18:00:00Z", value);
   },

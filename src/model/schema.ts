@@ -44,7 +44,8 @@ type ReadObject<S extends Shape> = Flatten<
 >;
 type WrittenObject<S extends Shape> = Flatten<
   { readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? never : K]: WrittenType<S[K]> } & {
-    readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? K : never]?: WrittenType<S[K]>;
+    // Also where the caller's compiler tells undefined from absent: { key: options.key }.
+    readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? K : never]?: WrittenType<S[K]> | undefined;
   }
 >;
 

@@ -51,7 +51,11 @@ export interface TaskDefinition<Input = unknown, Output = unknown, Parsed = Inpu
 }
 
 /** Runs one task. Its return value, or the value of the returned promise, is the result. */
-export type TaskFunction<Parsed, Output> = (input: Parsed, context: HandlerContext) => Output | PromiseLike<Output>;
+export type TaskFunction<Parsed, Output> = (
+  input: Parsed,
+  context: HandlerContext,
+  // A promise twice: of an async function that returns something else, compilers then name what it returns.
+) => Output | Promise<Output> | PromiseLike<Output>;
 
 /** A task and the function that does it, as `task.handler(…)` makes it. */
 export interface TaskHandler {

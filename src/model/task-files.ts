@@ -17,7 +17,7 @@ export interface SentFile {
   readonly size: number;
   /** In hexadecimal digits. */
   readonly sha256: string;
-  readonly executable?: boolean;
+  readonly executable?: boolean | undefined;
 }
 
 export interface TaskFiles {

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { defineTask } from "../../src/entries/task.js";
 import { CALL_NOTHING, NOTHING, sh, TRUE } from "../support/recipes.js";
 import { openTestBroker, resultsOf } from "../support/test-broker.js";
 import { until } from "../support/wait.js";
@@ -154,6 +155,19 @@ describe("a job", () => {
     expect(await job.wait()).toBe("cancelled");
     expect((await job.info()).counters).toEqual({ succeeded: 90, failed: 0, cancelled: 10, running: 0, waiting: 0 });
     expect((await resultsOf(job)).map(({ index }) => index)).not.toContain(15);
+  });
+
+  it("that is cancelled while it runs rejects with the reason", async () => {
+    const { client, worker } = await openTestBroker();
+    const endless = defineTask<null, never>("endless");
+    worker({ cancelGraceMs: 50 }).handle(endless, () => new Promise<never>(() => {}));
+    const job = await client.add(endless, null);
+    await until("it runs", async () => (await job.info()).state === "running");
+    await job.cancel(undefined, "not needed");
+    await expect(job.result()).rejects.toMatchObject({
+      code: "LABORO_TASK_CANCELLED",
+      message: `task 1 of job ${job.id} was cancelled: not needed`,
+    });
   });
 
   it("waits for another to succeed, and goes with it when it fails", async () => {

@@ -99,6 +99,15 @@ describe("bad input", () => {
     await expect(client.schedules.setTask("x", { everyMs: 1000 }, "mail" as never, {})).rejects.toMatchObject(refused);
   });
 
+  it("is no job to come after", async () => {
+    const { client } = setup();
+    const task = defineTask("t");
+    for (const after of ["3", {}, { job: undefined }, [null]]) {
+      const added = client.add(task, 1, { after: after as never });
+      await expect(added).rejects.toMatchObject({ code: "LABORO_BAD_INPUT", message: /^after: expected a job/ });
+    }
+  });
+
   it("comes too late for a job that has ended", async () => {
     const { client, worker } = await openTestBroker();
     worker();

@@ -66,6 +66,17 @@ describe("a delayed job", () => {
   });
 });
 
+describe("the times of a schedule", () => {
+  it("may be dates, as that of a job", async () => {
+    const { client } = await openTestBroker();
+    const start = new Date(Date.now() + 60_000);
+    const job = { recipe: TRUE };
+    expect(await client.schedules.set("later", { everyMs: 60_000, start, job })).toMatchObject({ start: +start });
+    const end = new Date(+start + 600_000);
+    expect(await client.schedules.edit("later", { end })).toMatchObject({ start: +start, end: +end });
+  });
+});
+
 describe("a key", () => {
   it("belongs to one job at a time", async () => {
     const { client, worker } = await openTestBroker();

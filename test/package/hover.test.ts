@@ -55,21 +55,44 @@ describe("every export of the package, and every method of it,", () => {
 });
 
 describe("what the compiler says", () => {
-  it("of a handler that does not return what its task says is about the result", () => {
+  it.each([
+    [
+      "a handler that does not return what its task says",
+      "worker.handle(mail, async ({ to }) => to);",
+      "'string' is not assignable to type '{ id: string; }'",
+    ],
+    [
+      "an exported handler that returns nothing",
+      "mail.handler(async () => {});",
+      "'void' is not assignable to type '{ id: string; }'",
+    ],
+    ["the input of a call", "client.call(mail, { to: 5 });", "'number' is not assignable to type 'string'"],
+    ["an option that may be undefined", "client.add(mail, { to: '' }, { key: undefined, at: undefined });", undefined],
+    ["the times of a schedule as dates", "client.schedules.edit('nightly', { start: new Date() });", undefined],
+  ])("of %s is about the value, in few lines", (_what, line, message) => {
     const file = join(mkdtempSync(join(tmpdir(), "laboro-types-")), "wrong.ts");
     atEnd(() => rmSync(dirname(file), { recursive: true, force: true }));
-    const entry = join(REPOSITORY, "dist", "entries", "worker.js");
+    const entry = (name: string): string => JSON.stringify(join(REPOSITORY, "dist", "entries", `${name}.js`));
     writeFileSync(
       file,
-      `import { defineTask, type Worker } from ${JSON.stringify(entry)};
+      `import { type Client, defineTask } from ${entry("client")};
+import type { Worker } from ${entry("worker")};
+declare const client: Client;
 declare const worker: Worker;
-worker.handle(defineTask<{ to: string }, { id: string }>("mail"), async ({ to }) => to);`,
+const mail = defineTask<{ to: string }, { id: string }>("mail");
+void [client, worker];
+${line}`,
     );
-    const options = { module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext };
-    const program = ts.createProgram([file], { ...options, target: ts.ScriptTarget.ES2023, strict: true, types: [] });
+    const options = {
+      ...{ module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext, types: ["node"] },
+      ...{ target: ts.ScriptTarget.ES2023, strict: true, exactOptionalPropertyTypes: true },
+      typeRoots: [join(REPOSITORY, "node_modules", "@types")],
+    };
+    const program = ts.createProgram([file], options);
     const texts = program
       .getSemanticDiagnostics(program.getSourceFile(file))
       .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"));
-    expect(texts).toEqual([expect.stringContaining("'string' is not assignable to type '{ id: string; }'")]);
+    expect(texts).toEqual(message === undefined ? [] : [expect.stringContaining(message)]);
+    for (const text of texts) expect(text.split("\n").length).toBeLessThan(6);
   });
 });

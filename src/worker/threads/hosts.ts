@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { deserialize } from "node:v8";
 import { Worker } from "node:worker_threads";
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { isWorkerBundle, packageRoot } from "../../base/package.js";
 import { errorFrom } from "../../model/task-definition.js";
 import { signalGroup } from "../processes/guardian.js";
@@ -38,7 +38,9 @@ function hostFile(): URL {
   // Its file is the thread's, too.
   if (isWorkerBundle) return new URL(import.meta.url);
   const beside = new URL("handler-thread.js", import.meta.url);
-  return existsSync(beside) ? beside : new URL("dist/worker/threads/handler-thread.js", packageRoot());
+  const installed = existsSync(beside) ? beside : new URL("dist/worker/threads/handler-thread.js", packageRoot());
+  if (existsSync(installed)) return installed;
+  throw badInput(`a bundle has no ${installed.pathname}, which threads run: leave laboro/worker out of the bundle`);
 }
 
 export function startThread(module: URL, { onMessage, onExit }: HostEvents): Host {
