@@ -91,8 +91,15 @@ export function errnoOf(cause: unknown): string | undefined {
   return typeof cause.code === "string" ? cause.code : undefined;
 }
 
+const UNREADABLE: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file",
+  ENOTDIR: "a part of the path is not a directory",
+  EISDIR: "it is a directory",
+  EACCES: "permission denied",
+};
+
 /** Why a file could not be read. */
 export function whyUnreadable(cause: unknown): string {
   const errno = errnoOf(cause);
-  return errno === "ENOENT" ? "there is no such file" : (errno ?? String(cause));
+  return UNREADABLE[errno ?? ""] ?? errno ?? String(cause);
 }

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { badInput, errnoOf, LaboroError } from "../base/errors.js";
+import { badInput, errnoOf, LaboroError, whyUnreadable } from "../base/errors.js";
 import { FileBeneath } from "../base/files/beneath.js";
 import type { Submission } from "../model/job-input.js";
 import { FILE_CHUNK } from "../model/outcome.js";
@@ -34,7 +34,7 @@ function addPath(path: string, dir: string, paths: Set<string>): void {
   try {
     stat = fs.statSync(join(dir, path));
   } catch (cause) {
-    throw badInput(`--send ${path}: it cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badInput(`--send ${path}: it cannot be read: ${whyUnreadable(cause)}`, cause);
   }
   if (stat.isFile()) paths.add(path);
   else if (!stat.isDirectory()) throw badInput(`--send ${path}: expected a file or a folder`);
@@ -68,7 +68,7 @@ function openToSend(file: string, path: string): number {
   try {
     return fs.openSync(file, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK);
   } catch (cause) {
-    throw badInput(`--send ${path}: it cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badInput(`--send ${path}: it cannot be read: ${whyUnreadable(cause)}`, cause);
   }
 }
 

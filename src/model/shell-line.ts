@@ -31,8 +31,11 @@ const REFUSAL = {
   localized: 'inside $"…", which not every /bin/sh knows; use "$LABORO_ENTRY"',
 } as const;
 
+/** Most often the mistake is an apostrophe, or an end that was forgotten: "' without its end". */
 const unclear = (why: string): string =>
-  `in a line that not every shell reads in the same way (${why}); use "$LABORO_ENTRY" instead`;
+  why.includes(" without ")
+    ? `in a line that is not complete: ${why}`
+    : `in a line that not every shell reads in the same way (${why}); use "$LABORO_ENTRY" instead`;
 
 /** `pattern` is sticky and matches one placeholder. */
 export function findPlaceholders(line: string, pattern: RegExp): readonly ShellPlaceholder[] {

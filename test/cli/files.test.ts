@@ -100,7 +100,7 @@ describe("laboro run --send --return", () => {
     const refusals: readonly (readonly [string, ...string[]])[] = [
       ["is absolute", "--send", "/etc/passwd", "--", "true"],
       ["an empty part, . or ..", "--send", "data/../../x", "--", "true"],
-      ["ENOENT", "--send", "nothing", "--", "true"],
+      ["there is no such file", "--send", "nothing", "--", "true"],
       ["link in it is a link", "--send", "data", "--", "true"],
       ["is absolute", "--return", "/tmp/x", "--", "true"],
       ["an empty part, . or ..", "--return", "{}", "--", "true", "{}", ":::", "../x"],

@@ -192,6 +192,23 @@ describe("an option of sbatch", () => {
   });
 });
 
+describe("a mistake in the command", () => {
+  it("is named as what it is", async () => {
+    const { run, shell } = openPlace();
+    const said = async (...words: string[]): Promise<string> => (await run(...words, ":::", "a")).stderr;
+    expect(await said("echo it's {}")).toContain(
+      "{} at character 11 of the line stands in a line that is not complete: '",
+    );
+    expect(await said('echo "{}')).toContain('is not complete: " without its end (LABORO_BAD_INPUT)');
+    expect(await said("echo $(echo {}")).toContain("is not complete: $( without )");
+    expect((await run("--each-line", ".", "echo")).stderr).toContain("cannot read --each-line .: it is a directory");
+    expect(await said("--send", "{}", "cat")).toContain("--send a: it cannot be read: there is no such file");
+    expect((await shell("printf 'a\\0b\\n' | laboro run echo {}").said).stderr).toContain(
+      "standard input: an entry contains a NUL byte",
+    );
+  });
+});
+
 describe("perl of GNU parallel", () => {
   it("is refused: it would be a file name", async () => {
     const { run, laboro } = openPlace();

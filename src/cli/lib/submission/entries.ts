@@ -143,7 +143,9 @@ export function readEntries(file: string, delimiter: string, option: string): By
     const to = found < 0 ? bytes.length : found;
     const entry = bytes.subarray(from, to);
     if (entry.includes(0))
-      throw badInput(`${file}: an entry contains a NUL byte; use --null if NUL separates the entries`);
+      throw badInput(
+        `${file === "-" ? "standard input" : file}: an entry contains a NUL byte; use --null if NUL separates the entries`,
+      );
     entries.push(asText(entry));
     from = to + Buffer.byteLength(delimiter);
     if (entries.length > MAX_ENTRIES) throw tooMany(entries.length);
