@@ -5,6 +5,8 @@
 import postgres from "postgres";
 import { pause } from "../../base/clock.js";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
+import { definedOnly } from "../../model/input.js";
+import { type ServerAddress, withServerCa } from "./server-certificate.js";
 
 export type Client = postgres.Sql<{ bigint: number }>;
 
@@ -62,7 +64,7 @@ export class Connections {
   readonly displayUrl: string;
   readonly retryForMs: number;
   readonly statementTimeoutMs: number;
-  readonly #url: string;
+  readonly #address: ServerAddress;
   readonly #readerCount: number;
   #readers: Client;
   #heartbeats: Client;
@@ -76,7 +78,7 @@ export class Connections {
       retryForMs = DEFAULT_RETRY_FOR_MS,
       statementTimeoutMs = DEFAULT_STATEMENT_TIMEOUT_MS,
     } = options;
-    this.#url = url;
+    this.#address = withServerCa(url);
     this.displayUrl = withoutPassword(url);
     this.retryForMs = retryForMs;
     this.statementTimeoutMs = statementTimeoutMs;
@@ -92,9 +94,11 @@ export class Connections {
 
   /** A client that the caller ends. Without settings it has the server's defaults. */
   client(max: number, settings: Readonly<Record<string, string | number>> = SESSION_SETTINGS): Client {
+    const { url, ssl } = this.#address;
     try {
-      return postgres(this.#url, {
+      return postgres(url, {
         max,
+        ...definedOnly({ ssl }),
         connect_timeout: CONNECT_S,
         // A connection that is ended for its age could end in the middle of a batch.
         max_lifetime: null,

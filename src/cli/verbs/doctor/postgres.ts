@@ -47,14 +47,25 @@ export async function checkPostgres(url: string): Promise<Check[]> {
   try {
     connections = new Connections({ url, readers: 1 });
     client = connections.client(1, {});
-    return await checkServer(client, connections.displayUrl);
+    const checks = await checkServer(client, connections.displayUrl);
+    // With the settings of a broker, which a pooler may refuse.
+    await connections.heartbeat("SELECT 1", []);
+    return checks;
   } catch (cause) {
     const failure = connections === undefined ? cause : storeFailure(cause, connections.displayUrl, true);
-    return [fail(messageOf(failure), "is the server running, and are address, user and password right?")];
+    return [fail(messageOf(failure), remedyFor(messageOf(failure)))];
   } finally {
     await client?.end({ timeout: 1 });
     await connections?.close();
   }
+}
+
+function remedyFor(reason: string): string {
+  if (/certificate/.test(reason)) return "name the CA that has signed it: ?sslmode=verify-full&sslrootcert=FILE";
+  if (reason.includes("no encryption")) return "if the server wants TLS, add ?sslmode=verify-full&sslrootcert=FILE";
+  if (reason.includes("startup parameter"))
+    return "a pooler refuses the settings of a broker: connect to the server itself, or see PostgreSQL in docs/reference/store.md";
+  return "is the server running, and are address, user and password right?";
 }
 
 async function checkServer(client: Client, place: string): Promise<Check[]> {
