@@ -30,8 +30,9 @@ import { messageSize } from "./zmtp-codec.js";
 const MAX_WAITING = 100_000;
 /** Whole messages that ZeroMQ reads ahead from a peer. */
 const RECEIVED_AHEAD = 16;
-/** When all peers are probed after a connection was lost, to find whose it was. */
-const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
+/** When all peers are probed after a connection was lost, to find whose it was. Twice: ZeroMQ may not know it yet. */
+const PROBE_DELAY_MS = 50;
+const SECOND_PROBE_DELAY_MS = 1_000;
 const ZAP_ENDPOINT = "inproc://zeromq.zap.01";
 
 /** Probes without an answer, before a connection is lost. */
@@ -140,11 +141,24 @@ export async function openCurveRouter(
       ...lossDetection(heartbeatMs),
     });
   const { socket, url, port, close } = await bind(options, open, admitted);
-  let probeTimers: NodeJS.Timeout[] = [];
+  const probe = (): void => listener.unknownPeerLeft?.();
+  let probeTimer: NodeJS.Timeout | undefined;
+  let secondProbeTimer: NodeJS.Timeout | undefined;
+  let lostSince = false;
+  const probeAgain = (): void => {
+    lostSince = false;
+    secondProbeTimer = setTimeout(() => {
+      secondProbeTimer = undefined;
+      probe();
+      if (lostSince) probeAgain();
+    }, SECOND_PROBE_DELAY_MS);
+  };
+  // Strangers cause this event, too. However often it comes, the peers are probed at least once a second.
   socket.events.on("disconnect", () => {
-    for (const timer of probeTimers) clearTimeout(timer);
-    // The event may come before the socket itself knows, and often.
-    probeTimers = LOST_PEER_PROBE_DELAYS_MS.map((ms) => setTimeout(() => listener.unknownPeerLeft?.(), ms));
+    clearTimeout(probeTimer);
+    probeTimer = setTimeout(probe, PROBE_DELAY_MS);
+    if (secondProbeTimer === undefined) probeAgain();
+    else lostSince = true;
   });
   socket.events.on("handshake:error:protocol", ({ error }) =>
     onPeerError("unknown", "LABORO_BAD_TOKEN", `a peer without CURVE, or with another server's key: ${error.message}`),
@@ -213,7 +227,8 @@ export async function openCurveRouter(
     },
     close: () => {
       closed = true;
-      for (const timer of probeTimers) clearTimeout(timer);
+      clearTimeout(probeTimer);
+      clearTimeout(secondProbeTimer);
       return close();
     },
   };

@@ -1,3 +1,4 @@
+import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
@@ -178,6 +179,35 @@ describe("CURVE", () => {
       return left.includes("me");
     });
     expect(router.send("me", [Buffer.from("x")])).toBe(false);
+  });
+
+  it("finds a peer that has gone while strangers connect and leave all the time", async () => {
+    const left: string[] = [];
+    let joined = 0;
+    const router: Router = await openRouter(
+      { host: "127.0.0.1", port: 0, curve: { ...server, known: [known.publicKey] } },
+      {
+        message: () => {},
+        joined: () => joined++,
+        left: ({ key }) => left.push(key),
+        unknownPeerLeft: () => void router.send("me", [Buffer.from("are you there?")]),
+      },
+    );
+    atEnd(() => router.close());
+    const peer = await openDealer(
+      { url: router.url, identity: "me", curve: { ...known, serverKey: server.publicKey } },
+      { message: () => {} },
+    );
+    await until("it has joined", () => {
+      peer.send([Buffer.from("hello")]);
+      return joined === 1;
+    });
+    const strangers = setInterval(() => {
+      const socket = connect(router.port, "127.0.0.1", () => socket.destroy());
+    }, 5);
+    atEnd(async () => clearInterval(strangers));
+    await peer.close();
+    await until("it is missed", () => left.includes("me"), 10_000);
   });
 
   it("outlives a peer that was killed while its messages waited to be read", async () => {
