@@ -36,7 +36,7 @@ describe("laboro edit", () => {
     await setup.client.submit({ recipe: TRUE });
     const stderrOf = async (...words: string[]) => (await setup.laboro(["edit", ...words])).stderr;
     expect(await stderrOf("2")).toContain("nothing to change: give --priority,");
-    expect(await stderrOf("1", "--priority", "1")).toContain("job 1 has cancelled already (LABORO_JOB_ENDED)");
+    expect(await stderrOf("1", "--priority", "1")).toContain("job 1 has ended already: cancelled (LABORO_JOB_ENDED)");
     expect(await stderrOf("2", "--priority", "5000")).toContain(
       "--priority <n>' argument '5000' is invalid. expected a whole number from -1000 to 1000",
     );

@@ -20,6 +20,22 @@ describe("laboro wait", () => {
     `);
   });
 
+  it("says on a terminal why nothing runs", async () => {
+    const setup = await openCliBroker();
+    await setup.client.submit({ recipe: TRUE, count: 2 });
+    let shown = (): string => "";
+    const waiting = setup.laboro(["wait", "last"], {
+      columns: 100,
+      started: (_, stdout) => {
+        shown = stdout;
+      },
+    });
+    await until("the reason is there", () => shown().includes("nothing runs yet: no worker is connected"));
+    setup.worker();
+    expect((await waiting).code).toBe(0);
+    expect(shown().match(/nothing runs yet/g)).toHaveLength(1);
+  });
+
   it("shows its progress on a terminal, with rate and remaining time, and removes it at the end", async () => {
     const setup = await openCliBroker();
     setup.worker({ slots: 1 });

@@ -148,7 +148,7 @@ function commitEdit(core: Core, write: Edit): Promise<Extract<WriteResult, { op:
     const { job, refused } = result;
     if (job === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no job ${write.job}`);
     if (refused === "ended")
-      throw new LaboroError("LABORO_JOB_ENDED", `job ${job.id} has ${job.ended?.state ?? "ended"} already`);
+      throw new LaboroError("LABORO_JOB_ENDED", `job ${job.id} has ended already: ${job.ended?.state}`);
     if (refused === "closed")
       throw new LaboroError("LABORO_JOB_CLOSED", `job ${job.id} takes no more tasks: it is not open, or was closed`);
     if (refused === undefined) core.decide((out) => onJobEdited(core.state, out, job, now()));

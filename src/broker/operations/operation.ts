@@ -97,7 +97,7 @@ export async function requireOpenJob(core: Core, id: JobId): Promise<Job> {
   if (found.ended === undefined) return found;
   // It may have been rerun meanwhile.
   if (core.state.jobs.has(id)) return requireJob(core, id);
-  throw new LaboroError("LABORO_JOB_ENDED", `job ${id} has ${found.ended.state} already`);
+  throw new LaboroError("LABORO_JOB_ENDED", `job ${id} has ended already: ${found.ended.state}`);
 }
 
 export function tasksWithin({ id, count }: Job, given: Ranges | undefined): Ranges {

@@ -3,6 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
+import { EXPLAIN_AFTER_MS, explainWaiting } from "../lib/batch/explain-waiting.js";
 import { ProgressBar, type TaskCounts } from "../lib/batch/progress-bar.js";
 import { addBrokerOptions, type BrokerChoice, followWithRetry, withBroker } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
@@ -96,9 +97,18 @@ async function showProgress(client: Client, jobs: readonly JobView[], signal: Ab
   const progress = new ProgressBar(process.stderr, total, since === undefined ? endedOf(counts) : 0, since);
   signal.addEventListener("abort", () => progress.end());
   progress.begin(counts);
+  const explainAt = Date.now() + EXPLAIN_AFTER_MS;
+  let explained = false;
   while (!signal.aborted) {
     try {
-      counts = sumOf(await Promise.all(jobs.map(({ id }) => getJob(client, id))));
+      const views = await Promise.all(jobs.map(({ id }) => getJob(client, id)));
+      counts = sumOf(views);
+      const [first] = views.filter(({ ended }) => ended === undefined).sort((a, b) => a.id - b.id);
+      if (!explained && Date.now() >= explainAt && first !== undefined) {
+        explained = true;
+        const idle = endedOf(counts) === 0 && views.every(({ counters }) => counters.running === 0);
+        if (idle) await explainWaiting(client, { job: first.id, count: first.count, endedBefore: new Set() }, progress);
+      }
     } catch {
       // The broker is away, or a job was removed. `waitForAll` reports it.
     }

@@ -23,6 +23,7 @@ import { OutputPrinter } from "../task-output/output-printer.js";
 import { LineOutput, OutputWriter, type TaskWriter } from "../task-output/output-writer.js";
 import { JobLog, OutputNotices, type ResultFiles, removeRecord, ShownTasks } from "./batch-files.js";
 import { BatchFollower } from "./batch-follower.js";
+import { EXPLAIN_AFTER_MS, explainWaiting } from "./explain-waiting.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import type { StartedBatch } from "./resume.js";
 
@@ -44,8 +45,6 @@ interface BatchOptions {
 /** Returns a connected client. Called again, with the job of this run, when the broker disconnects. */
 export type ConnectBroker = (job?: number) => Promise<Client>;
 
-/** If nothing runs after this time, the reason is printed. */
-const EXPLAIN_AFTER_MS = 2_000;
 /** How many failures are listed at the end. */
 const MAX_LISTED = 10;
 
@@ -260,22 +259,6 @@ class ReconnectingClient {
 async function releaseIfHeld(client: Client, job: number): Promise<void> {
   const { held, state } = await client.ask("job", { job });
   if (held && state === "held") await client.ask("release", { job });
-}
-
-/** Prints why nothing runs yet, as `laboro explain` does. */
-async function explainWaiting(
-  client: Client,
-  { job, count, endedBefore }: StartedBatch,
-  progress: ProgressBar,
-): Promise<void> {
-  const { tasks } = await client.ask("running", { job, limit: 1 });
-  let first = 0;
-  while (endedBefore.has(first)) first++;
-  if (tasks.length > 0 || first >= count) return;
-  const task = await client.ask("task", { job, index: first });
-  if (task.state !== "waiting") return;
-  progress.clear();
-  process.stderr.write(`nothing runs yet: ${escapeLines(task.reason ?? "")}\n`);
 }
 
 /** First Ctrl-C: holds the job. Second: stops waiting; running tasks are not cancelled, the worker returns them. */
