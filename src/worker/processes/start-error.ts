@@ -2,6 +2,7 @@
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { errnoOf } from "../../base/errors.js";
+import { formatSize } from "../../base/format.js";
 import type { Bytes } from "../../model/recipe.js";
 import { latin1 } from "../../model/shell-command-list.js";
 import type { CommandSpec } from "./script.js";
@@ -40,7 +41,12 @@ export function startError(spec: CommandSpec, failed: "directory" | "start", cod
   }
   const command = quoted(spec.argv[0] ?? "");
   if (code === 127) return `cannot start ${command}: command not found`;
-  if (isLong(spec)) return `cannot start ${command}: the argument list is too long`;
+  if (isLong(spec)) {
+    const longest = wordsOf(spec).reduce((most, { length }) => Math.max(most, length), 0);
+    const remedy =
+      longest < LONGEST_WORD ? "" : `: one word has ${formatSize(longest)}; give the name of a file instead`;
+    return `cannot start ${command}: the argument list is too long${remedy}`;
+  }
   return `cannot start ${command}: it is not executable`;
 }
 
@@ -98,9 +104,14 @@ function why(cause: unknown): string {
   return errno ?? String(cause);
 }
 
+/** What Linux takes for one argument or variable, less the name of a variable. */
+const LONGEST_WORD = 131_000;
+
+const wordsOf = ({ argv, env }: CommandSpec): readonly Bytes[] => [...argv, ...Object.values(env ?? {})];
+
 /** Half of the kernel's smallest limit, that of a single argument. Below it, length is not the reason. */
-const isLong = ({ argv, env }: CommandSpec): boolean =>
-  [...argv, ...Object.values(env ?? {})].reduce((sum, word) => sum + word.length, 0) > 65_536;
+const isLong = (spec: CommandSpec): boolean =>
+  wordsOf(spec).reduce((sum, word) => sum + word.length, 0) > LONGEST_WORD / 2;
 
 const asPath = (path: Bytes): string | Buffer => (typeof path === "string" ? path : Buffer.from(path));
 

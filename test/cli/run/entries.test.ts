@@ -209,6 +209,20 @@ describe("a mistake in the command", () => {
   });
 });
 
+describe("an entry that is too long for an argument", () => {
+  it("fails its task alone, which says what to do", async () => {
+    const place = openPlace();
+    writeFileSync(place.file("list"), `short\n${"x".repeat(200_000)}\n`);
+    for (const words of [["echo"], ["echo {}"]]) {
+      const { code, stdout, stderr } = await place.run(...words, "::::", "list");
+      expect([code, stdout]).toEqual([1, "short\n"]);
+      expect(stderr).toMatch(
+        /task 2 \(x+…\): cannot start ".*": the argument list is too long: one word has 195 KiB; give the name of a file/,
+      );
+    }
+  });
+});
+
 describe("perl of GNU parallel", () => {
   it("is refused: it would be a file name", async () => {
     const { run, laboro } = openPlace();
