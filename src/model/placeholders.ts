@@ -146,7 +146,7 @@ function placeholdersIn(line: string): readonly ShellPlaceholder[] {
 function problemWith({ refusal, numeric }: ShellPlaceholder, value: string): string | undefined {
   if (refusal !== undefined) return refusal;
   if (!numeric || WHOLE_NUMBER.test(value)) return undefined;
-  return `where the shell may evaluate it as arithmetic, which takes whole numbers only, not ${JSON.stringify(value)}; use [ … ] or expr`;
+  return `where the shell may evaluate it as arithmetic, which takes whole numbers only, not ${JSON.stringify(value)}; use [ … ] or expr, or quote the word if it names no array`;
 }
 
 function refuseProblem(found: ShellPlaceholder, values: readonly string[]): void {

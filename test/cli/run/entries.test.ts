@@ -201,6 +201,8 @@ describe("a mistake in the command", () => {
     );
     expect(await said('echo "{}')).toContain('is not complete: " without its end (LABORO_BAD_INPUT)');
     expect(await said("echo $(echo {}")).toContain("is not complete: $( without )");
+    expect(await said("echo [{}]")).toContain('not "a"; use [ … ] or expr, or quote the word if it names no array');
+    expect(await run('echo "[{}]"', ":::", "a")).toMatchObject({ code: 0, stdout: "[a]\n" });
     expect((await run("--each-line", ".", "echo")).stderr).toContain("cannot read --each-line .: it is a directory");
     expect(await said("--send", "{}", "cat")).toContain("--send a: it cannot be read: there is no such file");
     expect((await shell("printf 'a\\0b\\n' | laboro run echo {}").said).stderr).toContain(
