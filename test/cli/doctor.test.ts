@@ -93,6 +93,19 @@ describe("laboro doctor", () => {
     expect(stdout).not.toContain("firewall");
   });
 
+  it.each([
+    ["access.json", ""],
+    ["tokens.json", '[{"role": "read", "token": "short"}]'],
+    ["certificates.json", "{"],
+  ])("names %s if a broker cannot start with it", async (name, text) => {
+    const setup = await openCliBroker();
+    await setup.broker.stop();
+    writeFileSync(join(setup.data, name), text, { mode: 0o600 });
+    const { code, stdout } = await setup.laboro(["doctor"]);
+    expect([code, stdout]).toEqual([1, expect.stringMatching(`FAIL  .*${name}.*remove it.* the broker`)]);
+    if (name === "access.json") expect(stdout).not.toContain("firewall");
+  });
+
   it("counts the files that can still be made, where the disk has a number of them", () => {
     expect(checkInodes(0, 0)).toEqual([]);
     expect(checkInodes(1e6, 1e5)).toEqual([]);

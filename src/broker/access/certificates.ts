@@ -79,13 +79,12 @@ export class Certificates {
   }
 
   async #loadOrCreate(): Promise<StoredCertificates> {
-    const path = join(this.#dir, FILE);
-    const found = readStored(path);
+    const found = storedCertificates(this.#dir);
     const ownCa = async (): Promise<CertificatePair> => found?.ca ?? (await this.#makeCa());
     const ca = this.#agree === undefined ? await ownCa() : await this.#agree(ownCa);
     if (found?.ca.cert === ca.cert && this.#isValid(found)) return found;
     const stored = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
-    writeFileAtomically(path, `${JSON.stringify(stored, null, 2)}\n`);
+    writeFileAtomically(join(this.#dir, FILE), `${JSON.stringify(stored, null, 2)}\n`);
     writeFileAtomically(join(this.#dir, "ca.pem"), ca.cert);
     return stored;
   }
@@ -137,7 +136,8 @@ function localHostNames(): string[] {
   return ["localhost", hostname(), ...usable.map(({ address }) => address)];
 }
 
-function readStored(path: string): StoredCertificates | undefined {
+export function storedCertificates(dir: string): StoredCertificates | undefined {
+  const path = join(dir, FILE);
   try {
     const stored = JSON.parse(readFileSync(path, "utf8")) as StoredCertificates;
     for (const { cert } of [stored.ca, stored.own]) new X509Certificate(cert);

@@ -78,7 +78,7 @@ export const loadOrCreateTokens = (dir: string, admin: string): Tokens =>
   new Tokens([{ role: "admin", token: admin }, ...storedOrNewTokens(dir)]);
 
 /** Without the admin's token. */
-export const storedOrNewTokens = (dir: string): readonly Token[] => readTokens(join(dir, FILE)) ?? makeTokens(dir);
+export const storedOrNewTokens = (dir: string): readonly Token[] => storedTokens(dir) ?? makeTokens(dir);
 
 function makeTokens(dir: string): readonly Token[] {
   const tokens = GENERATED_ROLES.map((role) => ({ role, token: newToken() }));
@@ -89,7 +89,8 @@ function makeTokens(dir: string): readonly Token[] {
 export const writeTokens = (dir: string, tokens: readonly Token[]): void =>
   writeFileAtomically(join(dir, FILE), `${JSON.stringify(tokens, null, 2)}\n`);
 
-function readTokens(path: string): readonly Token[] | undefined {
+export function storedTokens(dir: string): readonly Token[] | undefined {
+  const path = join(dir, FILE);
   let tokens: unknown;
   try {
     tokens = JSON.parse(readFileSync(path, "utf8"));

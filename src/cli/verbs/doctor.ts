@@ -9,6 +9,8 @@ import { acquireLock } from "../../base/files/lock.js";
 import { distrustReason, octal } from "../../base/files/private-directory.js";
 import { formatSize, pluralize, shortDuration } from "../../base/format.js";
 import { packageVersion } from "../../base/package.js";
+import { storedCertificates } from "../../broker/access/certificates.js";
+import { loadOrCreateAdminToken, storedTokens } from "../../broker/access/tokens.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { damageReports, findDamage } from "../../store/sqlite/damage.js";
 import { findMiscounted, inspectDatabase } from "../../store/sqlite/database.js";
@@ -188,8 +190,8 @@ function remedyFor(cause: unknown): string | undefined {
   const code = cause instanceof LaboroError ? cause.code : undefined;
   if (code === "LABORO_BAD_TOKEN") return "its token is a different one: copy the join URL or access.json again";
   if (code === "LABORO_BAD_INPUT") return "correct it";
-  if (code === "LABORO_DATA_UNUSABLE") return undefined;
-  if (messageOf(cause).includes("laboro serve")) return undefined;
+  // Other messages say what to do.
+  if (!messageOf(cause).startsWith("no broker answers")) return undefined;
   return "is it running, is the address right, and does a firewall let its port through?";
 }
 
@@ -234,6 +236,7 @@ function checkDataDirectory(dir: string): Check[] {
     ok(`the data directory ${dir} has mode ${octal(stat.mode)}`),
     ...checkDisk(dir),
     ...checkSecrets(dir),
+    ...checkAccessFiles(dir),
     ...damageReports(dir).map((report) => fail(report)),
     checkDatabase(dir),
   ];
@@ -296,6 +299,21 @@ function checkSecrets(dir: string): Check[] {
     return [fail(`others can read ${open.join(", ")}`, `chmod 600 ${files}, and start the broker with a new token`)];
   }
   return secrets.length === 0 ? [] : [ok(`only you can read ${secrets.join(", ")}`)];
+}
+
+/** A broker does not start with a damaged one. */
+function checkAccessFiles(dir: string): Check[] {
+  return [loadOrCreateAdminToken, storedTokens, storedCertificates].flatMap((read) => {
+    try {
+      read(dir);
+      return [];
+    } catch (cause) {
+      const what = messageOf(cause);
+      const remedy =
+        "restore it from a backup, or remove it: the broker makes a new one, and the old one is not valid then";
+      return [fail(what, what.includes("remove it") ? undefined : remedy)];
+    }
+  });
 }
 
 /** Takes the lock, so that no broker starts meanwhile. A running broker has checked its files itself. */
