@@ -104,6 +104,7 @@ describe.skipIf(noMount !== undefined)(`laboro run whose disk is full${skipped}`
       env: { ...process.env, HOME: site.dir },
       prefix: ["env", "-C", site.path("disk")],
     });
+    site.atEnd(() => run.end("SIGKILL"));
     await run.says("no work is assigned or accepted for now");
     await run.says("free disk space, for example with laboro clean");
     fs.rmSync(ballast);
