@@ -230,7 +230,10 @@ export const overview = operation({
     }),
     disk: s.optional(s.described(s.object({ free: s.number(), total: s.number() }), "of the data directory, in bytes")),
     problems: s.described(s.list(problem, 1_000), "critical ones first"),
-    recentEvents: s.described(s.list(eventView, MAX_RECENT_EVENTS), "the latest events, without the ends of tasks"),
+    recentEvents: s.described(
+      s.list(eventView, MAX_RECENT_EVENTS),
+      "the latest events, without the ends and the progress of tasks",
+    ),
   }),
   perform: async (core, _given, context) => {
     const disk = await diskOf(context.info.disk);

@@ -80,7 +80,7 @@ export class BrokerCounters {
 
   onEvent(event: BrokerEvent): void {
     const { at: now } = event;
-    if (event.kind === "tasks-ended") return;
+    if (event.kind === "tasks-ended" || event.kind === "task-progress") return;
     this.recentEvents.unshift(event);
     if (this.recentEvents.length > MAX_RECENT_EVENTS) this.recentEvents.pop();
     if (READY.has(event.kind) && "job" in event) this.setReadySince(event.job, now);

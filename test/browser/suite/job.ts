@@ -68,6 +68,36 @@ export function describeJob(browser: () => Browser): void {
     await worker.stop();
   });
 
+  it("shows what a handler returned, and the stack of what it threw with its causes", async () => {
+    const parse = defineTask<string, { words: string[] }>("parse");
+    const worker = await scene.worker({ name: "ines", pool: "parsers", slots: 1 });
+    worker.handle(parse, (text, { progress }) => {
+      progress("begun");
+      if (text === "")
+        throw Object.assign(new TypeError("nothing to parse", { cause: new Error("an empty line") }), {
+          code: "EMPTY",
+        });
+      return { words: text.split(" ") };
+    });
+    const job = await scene.client.addMany(parse, ["two words", ""], { pool: "parsers" });
+    await job.wait();
+    const dashboard = await DashboardPage.open(browser(), scene.broker);
+    const value = dashboard.page.getByLabel("What the handler returned or threw");
+    await dashboard.go(`/ui/jobs/${job.id}/tasks/1`);
+    await dashboard.sees('"two",');
+    expect(JSON.parse((await value.textContent()) ?? "")).toEqual({ words: ["two", "words"] });
+    await dashboard.go(`/ui/jobs/${job.id}/tasks/2`);
+    await dashboard.sees("TypeError: nothing to parse");
+    expect(await value.textContent()).toMatch(/suite\/job\.ts[\s\S]*code: EMPTY\ncaused by Error: an empty line/);
+    await dashboard.go(`/ui/jobs/${jobs.failed.id}/tasks/4`);
+    await dashboard.sees("exit code 3");
+    expect(await value.isVisible()).toBe(false);
+    await dashboard.go("/ui/");
+    await dashboard.sees(`job ${job.id} has failed, 1 task failed`);
+    expect(await dashboard.page.locator(".recent-events").textContent()).not.toContain("progress");
+    await dashboard.close();
+  });
+
   it("takes no room for the map of tasks before it is known", async () => {
     const dashboard = await DashboardPage.open(browser(), scene.broker);
     await dashboard.page.route(/\/jobs\/\d+\/map/, () => {});

@@ -1,6 +1,6 @@
 /** Events as text. */
 import type { Answer } from "../api.js";
-import { count, plural } from "../format.js";
+import { plural } from "../format.js";
 import { address } from "../route.js";
 
 type OverviewEvent = Answer<"overview">["recentEvents"][number];
@@ -58,7 +58,7 @@ function describe({
     case "job-removed":
       return `job ${job} was removed`;
     case "job-ended":
-      return `job ${job} has ${state}${counters === undefined || counters.failed === 0 ? "" : `, ${count(counters.failed)} tasks failed`}`;
+      return `job ${job} has ${state}${counters === undefined || counters.failed === 0 ? "" : `, ${plural(counters.failed, "task")} failed`}`;
     case "worker-joined":
       return `${name} has joined`;
     case "worker-disconnected":

@@ -13,6 +13,7 @@ import { OutputView } from "./output-view.js";
 import { describeOutcome } from "./task-list.js";
 
 type Task = Answer<"task">;
+type End = NonNullable<Task["result"]>;
 
 export class TaskPanel {
   readonly element: HTMLElement;
@@ -27,12 +28,16 @@ export class TaskPanel {
   readonly #facts = h("dl", { class: "facts" });
   readonly #entry = h("p", { class: "entry mono", hidden: true });
   readonly #command = h("pre", { class: "recipe", hidden: true, tabindex: 0, "aria-label": "Command of the task" });
+  readonly #valueTitle = h("h3", {}, "Result");
+  readonly #value = h("pre", { class: "recipe", tabindex: 0, "aria-label": "What the handler returned or threw" });
+  readonly #valueBox = h("div", { class: "value", hidden: true }, this.#valueTitle, this.#value);
   readonly #actions = h("div", { class: "actions" });
   readonly #attempts = h("nav", { class: "chips", "aria-label": "Attempts", hidden: true });
   readonly #output: OutputView;
   #attempt: number | undefined;
   #chosen: number | undefined;
   #shown = "";
+  #last: { readonly attempt: number; readonly text: string } | undefined;
 
   constructor(context: PageContext, job: Answer<"job">, index: number, jobAddress: () => string) {
     const number = taskNumber(job, index);
@@ -66,6 +71,7 @@ export class TaskPanel {
       this.#command,
       this.#facts,
       this.#attempts,
+      this.#valueBox,
       this.#output.element,
     );
     // Until the task is known to have been started.
@@ -86,6 +92,7 @@ export class TaskPanel {
     setText(this.#command, task.command ?? "");
     setChildren(this.#facts, ...factsOf(task));
     this.#showAttempts(task);
+    void this.#showValue(task);
     this.#showActions(task);
     // A task that was never assigned has no output.
     set(this.#output.element, "hidden", task.attempt === 0);
@@ -98,9 +105,32 @@ export class TaskPanel {
   }
 
   #readOutput(task: Task, attempt?: number): void {
-    const ended = [...task.earlierAttempts, ...(task.result === undefined ? [] : [task.result])];
-    const found = ended.find((one) => one.attempt === (attempt ?? task.attempt));
+    const found = endOf(task, attempt ?? task.attempt);
     this.#output.read(attempt, found === undefined ? 0 : OutputView.tailOf(found.outputBytes));
+  }
+
+  /** What the handler of a typed task returned, or the stack of what it threw. A program has neither. */
+  async #showValue(task: Task): Promise<void> {
+    const chosen = this.#chosen;
+    const end = endOf(task, chosen ?? task.attempt);
+    const text = end === undefined ? "" : await this.#valueOf(end).catch(() => "");
+    if (chosen !== this.#chosen) return;
+    set(this.#valueBox, "hidden", text === "");
+    if (end === undefined || text === "") return;
+    setText(this.#valueTitle, end.state === "succeeded" ? "Result" : "Error");
+    setText(this.#value, end.state === "succeeded" ? indented(text) : stackOf(text));
+  }
+
+  /** The value of the last attempt is another request, made once. */
+  async #valueOf({ attempt, value, valueBytes = 0 }: End): Promise<string> {
+    if (value !== undefined) return decodeText(value);
+    if (valueBytes === 0) return "";
+    if (this.#last?.attempt === attempt) return this.#last.text;
+    const { tasks } = await ask("tasks", { job: this.#job, from: this.index, limit: 1, values: true });
+    const [found] = tasks;
+    if (found?.attempt !== attempt || found.value === undefined) return "";
+    this.#last = { attempt, text: decodeText(found.value) };
+    return this.#last.text;
   }
 
   async #readEntry(): Promise<void> {
@@ -130,6 +160,7 @@ export class TaskPanel {
           this.#chosen = attempt === task.attempt ? undefined : attempt;
           this.#readOutput(task, attempt);
           this.#showAttempts(task);
+          void this.#showValue(task);
         };
         return h("button", { class: "chip", "aria-pressed": String(attempt === now), onclick: choose }, label);
       }),
@@ -181,6 +212,31 @@ export class TaskPanel {
       many === 0 ? "nothing to run again" : `task ${this.#name} runs again`,
     );
   }
+}
+
+const endOf = ({ earlierAttempts, result }: Task, attempt: number): End | undefined =>
+  [...earlierAttempts, ...(result === undefined ? [] : [result])].find((one) => one.attempt === attempt);
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Bytes of a handler are no JSON. */
+const indented = (text: string): string => JSON.stringify(parsed(text), undefined, 2) ?? text;
+
+/** Of an error as a worker sends it, with its causes. */
+function stackOf(text: string): string {
+  const lines: string[] = [];
+  for (let error = parsed(text); typeof error === "object" && error !== null; error = "cause" in error && error.cause) {
+    const { name, message, stack, code } = error as Readonly<Record<string, unknown>>;
+    const known = stack ?? `${name}: ${message}`;
+    lines.push(`${lines.length === 0 ? "" : "caused by "}${known}${code === undefined ? "" : `\ncode: ${code}`}`);
+  }
+  return lines.length === 0 ? text : lines.join("\n");
 }
 
 function factsOf({ worker, attempt, result }: Task): Child[] {
