@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -61,6 +61,25 @@ describe("laboro serve", () => {
       0,
       expect.stringMatching(/^the broker has stopped: SIGTERM came$/m),
     ]);
+  });
+
+  it("ends when its data directory was moved away, before output goes elsewhere than the rows", async () => {
+    const site = newSite();
+    const listen = ["--listen", `127.0.0.1:${await freePort()}`];
+    const broker = serve(site, ...listen);
+    await broker.says("@client.url");
+    const worker = site.launch("worker", [LABORO, "worker", "--data", site.data, "--dir", site.path("w1")]);
+    await worker.says("joined the broker");
+    const moved = site.path("moved");
+    renameSync(site.data, moved);
+    await laboro(["submit", "--broker", `@${join(moved, "client.url")}`, "--", "head", "-c", "9000", "/dev/zero"]);
+    await broker.ended();
+    expect([broker.exitCode, broker.said]).toEqual([1, expect.stringMatching(/cannot write output to .*ENOENT/)]);
+    expect(existsSync(site.data)).toBe(false);
+    const again = site.launch("the broker", [LABORO, "serve", "--data", moved, ...listen]);
+    await again.says("@client.url");
+    await laboro(["wait", "1", "--data", moved], { process: true });
+    expect((await laboro(["logs", "1", "--data", moved], { process: true })).stdout).toHaveLength(9000);
   });
 
   it("shows a token to a person at a terminal, and to nothing else", async () => {

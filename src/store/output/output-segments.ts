@@ -284,7 +284,7 @@ export class OutputSegments {
     const path = job.path(job.segment);
     try {
       if (!job.directoryExists) {
-        fs.mkdirSync(job.directory, { recursive: true, mode: 0o700 });
+        makeJobDirectory(job.directory);
         job.directoryExists = true;
         this.#unsyncedDirectories.add(this.#directory);
       }
@@ -319,6 +319,15 @@ export class OutputSegments {
       job.segment++;
       job.size = 0;
     }
+  }
+}
+
+/** Not its parents: in a data directory that was moved away the output would be apart from the rows that refer to it. */
+function makeJobDirectory(directory: string): void {
+  try {
+    fs.mkdirSync(directory, { mode: 0o700 });
+  } catch (cause) {
+    if (errnoOf(cause) !== "EEXIST") throw cause;
   }
 }
 
