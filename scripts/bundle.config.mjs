@@ -5,8 +5,8 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vite";
 
-/** They load native code from their own folders. */
-const UNBUNDLED = ["@photostructure/sqlite", "zeromq"];
+/** It loads native code from its own folder. */
+const UNBUNDLED = ["@photostructure/sqlite"];
 
 /** msgpackr without its native reader of strings, which takes longer to load than a verb has strings to read. */
 export const PLAIN_MSGPACKR = { find: /^msgpackr$/, replacement: fileURLToPath(import.meta.resolve("msgpackr/pack")) };

@@ -26,6 +26,18 @@ export function z85(bytes: Uint8Array): string {
   return text;
 }
 
+/** Of a text that `isCurveKey` accepts. */
+export function fromZ85(text: string): Buffer {
+  const bytes = Buffer.alloc((text.length / 5) * 4);
+  for (let at = 0; at < text.length; at += 5) {
+    let value = 0;
+    for (const character of text.slice(at, at + 5)) value = value * 85 + Z85.indexOf(character);
+    // Five characters can say a little more than four bytes hold.
+    bytes.writeUInt32BE(value % 2 ** 32, (at / 5) * 4);
+  }
+  return bytes;
+}
+
 /** A CURVE key is an X25519 key. */
 export function newCurveKeyPair(): CurveKeyPair {
   const { x = "", d = "" } = generateKeyPairSync("x25519").privateKey.export({ format: "jwk" });

@@ -34,7 +34,6 @@ export const ERROR_CODES = {
   LABORO_NO_SUCH_TASK: "the job has no task with this number, or in the API with this index",
   LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
   LABORO_NOT_SUPPORTED: "the protocol of this worker does not support it",
-  LABORO_PACKAGE_MISSING: "an optional package that this needs cannot be loaded",
   LABORO_QUEUE_FULL: "too many requests, or too many bytes of them, wait for an answer",
   LABORO_SCHEDULE_EXISTS: "a schedule with this name exists already",
   LABORO_SERVICE_FAILED: "the service answered with an error",

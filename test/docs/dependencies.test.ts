@@ -8,14 +8,12 @@ type Packages = Readonly<Record<string, string>>;
 interface Manifest {
   readonly dependencies: Packages;
   readonly devDependencies: Packages;
-  readonly peerDependencies: Packages;
-  readonly peerDependenciesMeta: Readonly<Record<string, { readonly optional: boolean }>>;
   readonly overrides?: Packages;
 }
 
 const read = (...path: string[]): Manifest =>
   JSON.parse(readFileSync(join(REPOSITORY, ...path, "package.json"), "utf8")) as Manifest;
-const { dependencies, devDependencies, peerDependencies, peerDependenciesMeta, overrides } = read();
+const { dependencies, devDependencies, overrides } = read();
 const { dependencies: forTests } = read("test");
 
 /** What stands before the first table, then each table: the packages of its first column, with the text of the others. */
@@ -33,16 +31,15 @@ function tables(): { name: string; reasons: string[] }[][] {
 describe("docs/reference/dependencies.md", () => {
   const [before, ...lists] = tables();
 
-  it("has a table of what is needed to run, of what is optional, one for development and one for tests", () => {
+  it("has a table of what is needed to run, one for development and one for tests", () => {
     expect(before).toEqual([]);
-    expect(lists).toHaveLength(4);
+    expect(lists).toHaveLength(3);
   });
 
   it.each([
     ["dependencies", 0, dependencies],
-    ["optional peer dependencies", 1, peerDependencies],
-    ["development dependencies", 2, devDependencies],
-    ["test package", 3, forTests],
+    ["development dependencies", 1, devDependencies],
+    ["test package", 2, forTests],
   ] as const)("lists the %s, each with its reason", (_, place, packages) => {
     const listed = lists[place] ?? [];
     expect(listed.map(({ name }) => name).sort()).toEqual(Object.keys(packages).sort());
@@ -51,13 +48,6 @@ describe("docs/reference/dependencies.md", () => {
 
   it("needs no overrides, which do not reach projects that install the package", () => {
     expect(overrides).toBeUndefined();
-  });
-
-  it("has optional peer dependencies alone, each at the version that is tested or newer", () => {
-    for (const [name, range] of Object.entries(peerDependencies)) {
-      expect(peerDependenciesMeta[name]).toEqual({ optional: true });
-      expect(range).toBe(`^${devDependencies[name]}`);
-    }
   });
 
   it("tells of versions that are pinned", () => {

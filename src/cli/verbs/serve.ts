@@ -243,10 +243,7 @@ function addProtocolOptions(command: Command): Command {
       [],
     )
     .option("--insecure", "accept other machines by protocols that have no authentication")
-    .option(
-      "--curve",
-      "round-robin, scale0: accept only peers with a CURVE key (laboro keys); needs the package zeromq",
-    )
+    .option("--curve", "round-robin, scale0: accept only peers with a CURVE key (laboro keys)")
     .option(
       "--identity <url>",
       "round-robin: URL that peers connect to, if it differs from the address; may be repeated",

@@ -1,300 +1,245 @@
 /**
- * Sockets with CURVE, by the `zeromq` package. The package takes one send at a time. A ROUTER is `mandatory` and does
- * not wait: a send to a disconnected peer fails at once, and that is how a disconnect is noticed.
+ * CURVE (CurveZMQ, RFC 26): both ends know the public key of the other. A handshake of four commands makes keys of this
+ * connection, so that what was recorded cannot be read later with the lasting keys:
+ *
+ *   client   HELLO      its new key C', and a box of zeros, which shows that it knows the server's key S
+ *   server   WELCOME    in a box: its new key S', and a cookie that the client returns
+ *   client   INITIATE   in a box: its lasting key C, a box from C to S' that vouches for C', and its properties
+ *   server   READY      in a box: its properties
+ *
+ * Then each frame is the body of a MESSAGE, in a box. A box has a nonce that only grows, so that none counts twice.
  */
-import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Router as ZmqRouter } from "zeromq";
-import { inUrl } from "../../base/addresses.js";
-import { GREETING_TIMEOUT_MS } from "../../base/connection-guard.js";
-import { z85 } from "../../base/curve-key.js";
-import { badInput, errnoOf } from "../../base/errors.js";
-import { keepLatest } from "../../base/keep-latest.js";
-import {
-  type BindOptions,
-  type ConnectOptions,
-  type CurveClient,
-  type CurveServer,
-  DEFAULT_HEARTBEAT_MS,
-  DEFAULT_LIMITS,
-  type Dealer,
-  type DealerListener,
-  keyOf,
-  type Peer,
-  type Publisher,
-  type Router,
-  type RouterListener,
-  type RouterOptions,
-} from "./types.js";
-import { messageSize } from "./zmtp-codec.js";
+import { randomBytes, timingSafeEqual } from "node:crypto";
+import { fromZ85, z85 } from "../../base/curve-key.js";
+import { LaboroError } from "../../base/errors.js";
+import { KEY_SIZE, type KeyPair, keyPair, newKeyPair, seal, sharedKey, TAG_SIZE, unseal } from "./curve-box.js";
+import type { FrameCipher, HandshakeStep, MakeMechanism, Mechanism } from "./mechanism.js";
+import type { CurveClient, CurveServer } from "./types.js";
+import { encodeFrame, frameHeaderSize, framesIn, makeCommand, writeFrame, zmtpError } from "./zmtp-codec.js";
 
-/** Messages that wait for the package, for all peers. */
-const MAX_WAITING = 100_000;
-/** Whole messages that ZeroMQ reads ahead from a peer. */
-const RECEIVED_AHEAD = 16;
-/** When all peers are probed after a connection was lost, to find whose it was. Twice: ZeroMQ may not know it yet. */
-const PROBE_DELAY_MS = 50;
-const SECOND_PROBE_DELAY_MS = 1_000;
-const ZAP_ENDPOINT = "inproc://zeromq.zap.01";
+const NAME = "CURVE";
+/** Of a nonce: the end that counts, or that is random. */
+const COUNTER_SIZE = 8;
+const RANDOM_SIZE = 16;
+const COOKIE_SIZE = 96;
+const HELLO_SIZE = 2 + 72 + KEY_SIZE + COUNTER_SIZE + 64 + TAG_SIZE;
+const HELLO_KEY_AT = 2 + 72;
+const WELCOME_SIZE = RANDOM_SIZE + KEY_SIZE + COOKIE_SIZE + TAG_SIZE;
+const VOUCH_SIZE = RANDOM_SIZE + 2 * KEY_SIZE + TAG_SIZE;
+/** What ZeroMQ answers to a key that is not known. */
+const UNKNOWN_KEY = makeCommand("ERROR", Buffer.from("\x03400", "latin1"));
 
-/** Probes without an answer, before a connection is lost. */
-const MISSED_LIMIT = 3;
-
-/**
- * By TCP, not by ZMTP's PING: libzmq 4.3.5 ends the process when it is time for a PING and the peer was cut off while
- * its messages waited to be read.
- */
-function lossDetection(heartbeatMs: number) {
-  const seconds = Math.max(1, Math.ceil(heartbeatMs / 1_000));
-  return {
-    tcpKeepalive: 1,
-    tcpKeepaliveIdle: seconds,
-    tcpKeepaliveInterval: seconds,
-    tcpKeepaliveCount: MISSED_LIMIT,
-    tcpMaxRetransmitTimeout: seconds * (MISSED_LIMIT + 1) * 1_000,
-  } as const;
+/** For a listener. Its own keys are read once. */
+export function curveServer({ publicKey, secretKey, known }: CurveServer): MakeMechanism {
+  const own = keyPair(fromZ85(publicKey), fromZ85(secretKey));
+  const allowed = new Set(known);
+  return () => new ServerSide(own, allowed);
 }
 
-type CurveBindOptions<Options extends BindOptions> = Options & { readonly curve: CurveServer };
-/** Called for each peer that may connect, with its identity if it gave one. */
-type Admitted = (identity: Buffer, address: string) => void;
+export function curveClient({ publicKey, secretKey, serverKey }: CurveClient): MakeMechanism {
+  const own = keyPair(fromZ85(publicKey), fromZ85(secretKey));
+  const server = fromZ85(serverKey);
+  return (properties) => new ClientSide(own, server, properties);
+}
 
-/** Binds the socket that `open` creates, with a ZAP handler that admits only the known keys. */
-async function bind<Socket extends ZmqRouter | ZmqPublisher>(
-  options: CurveBindOptions<BindOptions>,
-  open: (common: object) => Socket,
-  admitted: Admitted = () => {},
-) {
-  const { curve, host } = options;
-  const context = new Context();
-  const closeZapHandler = await openZapHandler(context, options, admitted);
-  const socket = open({
-    context,
-    curveServer: true,
-    curvePublicKey: curve.publicKey,
-    curveSecretKey: curve.secretKey,
-    zapDomain: "laboro",
-    handshakeInterval: GREETING_TIMEOUT_MS,
-    linger: 0,
-  });
-  const close = async (): Promise<void> => {
-    socket.close();
-    closeZapHandler();
-  };
-  try {
-    await socket.bind(`tcp://${inUrl(host)}:${options.port === 0 ? "*" : options.port}`);
-  } catch (cause) {
-    await close();
-    throw badInput(`cannot listen on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`, cause);
+class ServerSide implements Mechanism {
+  readonly name = NAME;
+  readonly isServer = true;
+  readonly #own: KeyPair;
+  readonly #known: ReadonlySet<string>;
+  readonly #session = newKeyPair();
+  #hello: { readonly key: Buffer; readonly cookie: Buffer } | undefined;
+  #cipher: Cipher | undefined;
+
+  constructor(own: KeyPair, known: ReadonlySet<string>) {
+    this.#own = own;
+    this.#known = known;
   }
-  const port = Number(/:(\d+)$/.exec(socket.lastEndpoint ?? "")?.[1] ?? options.port);
-  return { socket, url: `tcp://${inUrl(host)}:${port}`, port, close };
-}
 
-/** ZeroMQ asks it, inside this process, about every connection to a CURVE server (RFC 27). One a context. */
-async function openZapHandler(
-  context: Context,
-  { curve, onPeerError = () => {} }: CurveBindOptions<BindOptions>,
-  admitted: Admitted,
-): Promise<() => void> {
-  const allowed = new Set(curve.known);
-  const socket = new ZmqRouter({ context, linger: 0 });
-  await socket.bind(ZAP_ENDPOINT);
-  const answer = async (): Promise<void> => {
-    for await (const frames of socket) {
-      const [asker, , version, id, , address, identity, mechanism, credentials] = frames;
-      const key = credentials === undefined ? "" : z85(credentials);
-      const fits = version?.toString() === "1.0" && mechanism?.toString() === "CURVE";
-      const good = fits && allowed.has(key);
-      const place = address?.toString() ?? "unknown";
-      if (good) admitted(identity ?? Buffer.alloc(0), place);
-      else onPeerError(place, "LABORO_BAD_TOKEN", `the CURVE key ${key} is unknown: add it to the known keys`);
-      const status = good ? ["200", "OK", key, ""] : ["400", "this key is not known here", "", ""];
-      await socket.send([asker ?? "", "", "1.0", id ?? "", ...status]);
+  get cipher(): FrameCipher | undefined {
+    return this.#cipher;
+  }
+
+  receive(name: string, body: Buffer): HandshakeStep {
+    const before = this.#hello;
+    if (before === undefined) {
+      if (name !== "HELLO" || body.length !== HELLO_SIZE) throw unexpected(name, "HELLO");
+      return { reply: this.#welcome(body) };
     }
-  };
-  // It ends with the socket.
-  void answer().catch(() => {});
-  return () => socket.close();
-}
+    if (name !== "INITIATE" || body.length < COOKIE_SIZE + COUNTER_SIZE) throw unexpected(name, "INITIATE");
+    if (this.#cipher !== undefined || !timingSafeEqual(body.subarray(0, COOKIE_SIZE), before.cookie))
+      throw zmtpError("a cookie of another connection");
+    return this.#initiated(before.key, body.subarray(COOKIE_SIZE));
+  }
 
-export async function openCurveRouter(
-  options: CurveBindOptions<RouterOptions>,
-  listener: RouterListener,
-): Promise<Router> {
-  const { host, onPeerError = () => {}, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
-  const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const addresses = new Map<string, string>();
-  const admitted = (identity: Buffer, address: string): void => {
-    if (identity.length === 0) return;
-    addresses.set(keyOf(identity), address);
-    keepLatest(addresses, limits.peers);
-  };
-  const routingId = options.identity?.(Buffer.alloc(0), `tcp://${inUrl(host)}:${options.port}`);
-  const open = (common: object): ZmqRouter =>
-    new ZmqRouter({
-      ...common,
-      ...(routingId === undefined ? {} : { routingId }),
-      handover: true,
-      mandatory: true,
-      receiveHighWaterMark: RECEIVED_AHEAD,
-      sendTimeout: 0,
-      maxMessageSize: limits.messageBytes,
-      ...lossDetection(heartbeatMs),
-    });
-  const { socket, url, port, close } = await bind(options, open, admitted);
-  const probe = (): void => listener.unknownPeerLeft?.();
-  let probeTimer: NodeJS.Timeout | undefined;
-  let secondProbeTimer: NodeJS.Timeout | undefined;
-  let lostSince = false;
-  const probeAgain = (): void => {
-    lostSince = false;
-    secondProbeTimer = setTimeout(() => {
-      secondProbeTimer = undefined;
-      probe();
-      if (lostSince) probeAgain();
-    }, SECOND_PROBE_DELAY_MS);
-  };
-  // Strangers cause this event, too. However often it comes, the peers are probed at least once a second.
-  socket.events.on("disconnect", () => {
-    clearTimeout(probeTimer);
-    probeTimer = setTimeout(probe, PROBE_DELAY_MS);
-    if (secondProbeTimer === undefined) probeAgain();
-    else lostSince = true;
-  });
-  socket.events.on("handshake:error:protocol", ({ error }) =>
-    onPeerError("unknown", "LABORO_BAD_TOKEN", `a peer without CURVE, or with another server's key: ${error.message}`),
-  );
-  const present = new Map<string, Peer>();
-  const waiting: { readonly peer: Peer; readonly frames: readonly Uint8Array[] }[] = [];
-  let waitingBytes = 0;
-  let sending = false;
-  let closed = false;
+  #welcome(body: Buffer): Buffer {
+    if (body[0] !== 1 || body[1] !== 0) throw zmtpError(`version ${body[0]}.${body[1]} of CURVE, expected 1.0`);
+    const key = body.subarray(HELLO_KEY_AT, HELLO_KEY_AT + KEY_SIZE);
+    const shared = sharedKey(this.#own.secretKey, key);
+    const [counter, box] = split(body.subarray(HELLO_KEY_AT + KEY_SIZE), COUNTER_SIZE);
+    if (unseal(shared, nonce("CurveZMQHELLO---", counter), box) === undefined)
+      throw new LaboroError("LABORO_BAD_TOKEN", "the peer does not know the CURVE key of this server");
+    const cookie = randomBytes(COOKIE_SIZE);
+    this.#hello = { key: Buffer.from(key), cookie };
+    const random = randomBytes(RANDOM_SIZE);
+    const plain = Buffer.concat([this.#session.publicKey, cookie]);
+    return makeCommand("WELCOME", Buffer.concat([random, seal(shared, nonce("WELCOME-", random), plain)]));
+  }
 
-  const leave = (peer: Peer): void => {
-    if (present.get(peer.key) !== peer) return;
-    present.delete(peer.key);
-    listener.left?.(peer);
-  };
-
-  const pump = async (): Promise<void> => {
-    sending = true;
-    for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
-      const { peer, frames } = next;
-      waitingBytes -= messageSize(frames);
-      try {
-        await socket.send([peer.identity, ...(frames as Uint8Array[])]);
-      } catch (cause) {
-        // EHOSTUNREACH: it is disconnected. EAGAIN: its queue is full, and the message is lost, as with any ROUTER.
-        if (errnoOf(cause) === "EHOSTUNREACH") leave(peer);
-      }
+  #initiated(sessionKey: Buffer, sealed: Buffer): HandshakeStep {
+    const shared = sharedKey(this.#session.secretKey, sessionKey);
+    const [counter, box] = split(sealed, COUNTER_SIZE);
+    const plain = unseal(shared, nonce("CurveZMQINITIATE", counter), box);
+    if (plain === undefined || plain.length < KEY_SIZE + VOUCH_SIZE) throw altered("INITIATE");
+    const [key, rest] = split(plain, KEY_SIZE);
+    const [vouch, properties] = split(rest, VOUCH_SIZE);
+    const [random, vouchBox] = split(vouch, RANDOM_SIZE);
+    const vouched = unseal(sharedKey(this.#session.secretKey, key), nonce("VOUCH---", random), vouchBox);
+    if (vouched === undefined || !timingSafeEqual(vouched, Buffer.concat([sessionKey, this.#own.publicKey])))
+      throw altered("INITIATE");
+    const text = z85(key);
+    if (!this.#known.has(text)) {
+      const why = `the CURVE key ${text} is unknown: add it to the known keys`;
+      return { reply: UNKNOWN_KEY, refused: new LaboroError("LABORO_BAD_TOKEN", why) };
     }
-    sending = false;
-  };
+    this.#cipher = new Cipher(shared, { own: "S", peer: "C" }, counter);
+    return { peer: properties };
+  }
 
-  const receive = async (): Promise<void> => {
-    for await (const [identity = Buffer.alloc(0), ...frames] of socket) {
-      const key = keyOf(identity);
-      let peer = present.get(key);
-      if (peer === undefined) {
-        peer = { identity: Buffer.from(identity), key, address: addresses.get(key) ?? "unknown", socketType: "" };
-        present.set(key, peer);
-        listener.joined?.(peer);
-        const [first] = present.values();
-        if (present.size > limits.peers && first !== undefined) leave(first);
-      }
-      if (frames.length > limits.frames) {
-        onPeerError(peer.address, "LABORO_BAD_MESSAGE", `a message of ${frames.length} frames was dropped`);
-      } else {
-        listener.message(peer, frames);
-      }
+  finish(properties: Buffer): Buffer {
+    if (this.#cipher === undefined) throw zmtpError("a handshake without INITIATE");
+    return makeCommand("READY", this.#cipher.box("CurveZMQREADY---", properties));
+  }
+}
+
+class ClientSide implements Mechanism {
+  readonly name = NAME;
+  readonly isServer = false;
+  readonly #own: KeyPair;
+  readonly #server: Buffer;
+  readonly #properties: () => Buffer;
+  readonly #session = newKeyPair();
+  readonly #hello: Uint8Array;
+  #cipher: Cipher | undefined;
+
+  constructor(own: KeyPair, server: Buffer, properties: () => Buffer) {
+    this.#own = own;
+    this.#server = server;
+    this.#properties = properties;
+    this.#hello = sharedKey(this.#session.secretKey, server);
+  }
+
+  get cipher(): FrameCipher | undefined {
+    return this.#cipher;
+  }
+
+  begin(): Buffer {
+    const counter = encodeCounter(1);
+    const head = Buffer.alloc(HELLO_KEY_AT);
+    head[0] = 1;
+    const box = seal(this.#hello, nonce("CurveZMQHELLO---", counter), Buffer.alloc(64));
+    return makeCommand("HELLO", Buffer.concat([head, this.#session.publicKey, counter, box]));
+  }
+
+  receive(name: string, body: Buffer): HandshakeStep {
+    const cipher = this.#cipher;
+    if (cipher === undefined) {
+      if (name !== "WELCOME" || body.length !== WELCOME_SIZE) throw unexpected(name, "WELCOME");
+      return { reply: this.#initiate(body) };
     }
-  };
-  void receive().catch((cause: unknown) => {
-    if (!closed) onPeerError(host, "LABORO_INTERNAL", `the ZeroMQ socket failed: ${String(cause)}`);
-  });
+    if (name !== "READY" || body.length < COUNTER_SIZE) throw unexpected(name, "READY");
+    return { peer: cipher.unbox("CurveZMQREADY---", body, "READY") };
+  }
 
-  return {
-    url,
-    port,
-    send: (key, frames) => {
-      const peer = present.get(key);
-      if (peer === undefined || closed || waiting.length >= MAX_WAITING) return false;
-      const bytes = messageSize(frames);
-      if (waitingBytes + bytes > limits.bufferedBytesInAll) return false;
-      waitingBytes += bytes;
-      waiting.push({ peer, frames });
-      if (!sending) void pump();
-      return true;
-    },
-    close: () => {
-      closed = true;
-      clearTimeout(probeTimer);
-      clearTimeout(secondProbeTimer);
-      return close();
-    },
-  };
+  #initiate(welcome: Buffer): Buffer {
+    const [random, box] = split(welcome, RANDOM_SIZE);
+    const plain = unseal(this.#hello, nonce("WELCOME-", random), box);
+    if (plain === undefined) throw altered("WELCOME");
+    const [sessionKey, cookie] = split(plain, KEY_SIZE);
+    const vouchRandom = randomBytes(RANDOM_SIZE);
+    const vouch = seal(
+      sharedKey(this.#own.secretKey, sessionKey),
+      nonce("VOUCH---", vouchRandom),
+      Buffer.concat([this.#session.publicKey, this.#server]),
+    );
+    const cipher = new Cipher(sharedKey(this.#session.secretKey, sessionKey), { own: "C", peer: "S" });
+    this.#cipher = cipher;
+    const content = Buffer.concat([this.#own.publicKey, vouchRandom, vouch, this.#properties()]);
+    return makeCommand("INITIATE", Buffer.concat([cookie, cipher.box("CurveZMQINITIATE", content)]));
+  }
 }
 
-export async function openCurvePublisher(options: CurveBindOptions<BindOptions>): Promise<Publisher> {
-  const { socket, url, port, close } = await bind(options, (common) => new ZmqPublisher(common));
-  // A PUB never waits for its subscribers.
-  let last = Promise.resolve();
-  return {
-    url,
-    port,
-    publish: (frames) => {
-      last = last.then(() => socket.send(frames as Uint8Array[])).catch(() => {});
-    },
-    close,
-  };
+const MESSAGE = Buffer.from("\x07MESSAGE", "latin1");
+const MORE = 1;
+/** In a box. On the wire it is another bit. */
+const COMMAND_IN_BOX = 2;
+const COMMAND = 4;
+const BOX_AT = MESSAGE.length + COUNTER_SIZE;
+
+/** The keys of one connection. Each end counts its boxes. */
+class Cipher implements FrameCipher {
+  readonly #key: Uint8Array;
+  readonly #prefixes: { readonly own: string; readonly peer: string };
+  /** The client has used 1 for its HELLO. */
+  #sent = 1;
+  #received: bigint;
+
+  constructor(key: Uint8Array, ends: { readonly own: string; readonly peer: string }, received?: Buffer) {
+    this.#key = key;
+    this.#prefixes = { own: `CurveZMQMESSAGE${ends.own}`, peer: `CurveZMQMESSAGE${ends.peer}` };
+    this.#received = received?.readBigUInt64BE() ?? 0n;
+  }
+
+  /** With its counter before it. */
+  box(prefix: string, plain: Uint8Array): Buffer {
+    const counter = encodeCounter(++this.#sent);
+    return Buffer.concat([counter, seal(this.#key, nonce(prefix, counter), plain)]);
+  }
+
+  unbox(prefix: string, bytes: Buffer, what: string): Buffer {
+    const [counter, box] = split(bytes, COUNTER_SIZE);
+    const count = counter.readBigUInt64BE();
+    const plain = count > this.#received ? unseal(this.#key, nonce(prefix, counter), box) : undefined;
+    if (plain === undefined) throw altered(what);
+    this.#received = count;
+    return plain;
+  }
+
+  seal(frames: Buffer): Buffer {
+    const sealed: Buffer[] = [];
+    for (const { flags, body } of framesIn(frames)) {
+      const plain = Buffer.allocUnsafe(1 + body.length);
+      plain[0] = (flags & MORE) | ((flags & COMMAND) === 0 ? 0 : COMMAND_IN_BOX);
+      plain.set(body, 1);
+      sealed.push(encodeFrame(0, Buffer.concat([MESSAGE, this.box(this.#prefixes.own, plain)])));
+    }
+    return sealed.length === 1 ? (sealed[0] as Buffer) : Buffer.concat(sealed);
+  }
+
+  open(body: Buffer): Buffer {
+    if (body.length < BOX_AT + TAG_SIZE + 1 || !body.subarray(0, MESSAGE.length).equals(MESSAGE))
+      throw zmtpError("a frame that is not encrypted");
+    const plain = this.unbox(this.#prefixes.peer, body.subarray(MESSAGE.length), "MESSAGE");
+    const flags = plain[0] as number;
+    const content = plain.subarray(1);
+    const frame = Buffer.allocUnsafe(frameHeaderSize(content.length) + content.length);
+    writeFrame(frame, 0, (flags & MORE) | ((flags & COMMAND_IN_BOX) === 0 ? 0 : COMMAND), content);
+    return frame;
+  }
 }
 
-export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }, listener: DealerListener): Dealer {
-  const { identity, curve, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
-  const socket = new ZmqDealer({
-    curvePublicKey: curve.publicKey,
-    curveSecretKey: curve.secretKey,
-    curveServerKey: curve.serverKey,
-    linger: 200,
-    sendTimeout: 0,
-    ...lossDetection(heartbeatMs),
-    reconnectInterval: options.reconnectMs ?? 100,
-    reconnectMaxInterval: options.reconnectMaxMs ?? 5_000,
-    ...(identity === undefined ? {} : { routingId: identity }),
-  });
-  let open = false;
-  let missed = false;
-  let last = Promise.resolve();
-  const lost = (why: string): void => {
-    open = false;
-    if (missed) return;
-    missed = true;
-    listener.closed?.(why);
-  };
-  socket.events.on("handshake", () => {
-    open = true;
-    missed = false;
-    listener.opened?.();
-  });
-  socket.events.on("disconnect", () => lost("the connection was closed by the other end"));
-  socket.events.on("handshake:error:auth", ({ error }) => lost(error.message));
-  socket.events.on("handshake:error:other", ({ error }) => lost(error.message));
-  socket.events.on("close:error", ({ error }) => lost(error.message));
-  socket.events.on("connect:retry", () => lost("nobody answers"));
-  socket.connect(options.url);
-  const receive = async (): Promise<void> => {
-    for await (const frames of socket) listener.message(frames);
-  };
-  // It ends with the socket.
-  void receive().catch(() => {});
-  return {
-    send: (frames) => {
-      if (!open) return false;
-      last = last.then(() => socket.send(frames as Uint8Array[])).catch(() => {});
-      return true;
-    },
-    close: async () => {
-      await last;
-      socket.close();
-    },
-  };
+const nonce = (prefix: string, end: Uint8Array): Uint8Array => Buffer.concat([Buffer.from(prefix, "latin1"), end]);
+
+function encodeCounter(count: number): Buffer {
+  const bytes = Buffer.alloc(COUNTER_SIZE);
+  bytes.writeBigUInt64BE(BigInt(count));
+  return bytes;
 }
+
+const split = (bytes: Buffer, at: number): readonly [Buffer, Buffer] => [bytes.subarray(0, at), bytes.subarray(at)];
+
+const unexpected = (name: string, expected: string): Error =>
+  zmtpError(`${JSON.stringify(name)} where ${expected} of CURVE is expected`);
+
+const altered = (what: string): Error =>
+  new LaboroError("LABORO_BAD_TOKEN", `a ${what} of CURVE that was altered, repeated, or made with other keys`);

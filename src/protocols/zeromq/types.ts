@@ -1,11 +1,11 @@
-/** The ZeroMQ sockets that laboro uses, whether they are plain TypeScript or of the `zeromq` package. */
+/** The ZeroMQ sockets that laboro uses. */
 import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { ErrorCode } from "../../base/errors.js";
 
 export interface Limits {
   /** Of one message. A message with more is dropped. */
   readonly frames: number;
-  /** Of one message. One with more is dropped. A peer that sends 16 times as many, with CURVE more, is disconnected. */
+  /** Of one message. One with more is dropped. A peer that sends 16 times as many, or a frame of as many with CURVE, is disconnected. */
   readonly messageBytes: number;
   /** Queued for one peer. Further messages are dropped. */
   readonly queueBytes: number;
@@ -22,7 +22,7 @@ export const DEFAULT_LIMITS: Limits = {
   peers: 20_000,
 };
 
-/** A peer that answers PING is disconnected after three of these without a byte from it. With CURVE TCP probes it. */
+/** A peer that answers PING is disconnected after three of these without a byte from it. */
 export const DEFAULT_HEARTBEAT_MS = 5_000;
 
 /** Keys as ZeroMQ writes them: 40 characters of Z85. */
@@ -46,7 +46,7 @@ export interface BindOptions {
   readonly curve?: CurveServer | undefined;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
-  /** Limits the connections. Not with CURVE, where ZeroMQ accepts them itself. */
+  /** Limits the connections. */
   readonly guard?: ListenerGuard;
   /** May be called often. */
   readonly onPeerError?: (address: string, code: ErrorCode, why: string) => void;
@@ -57,9 +57,9 @@ export interface Peer {
   readonly identity: Buffer;
   /** The identity as text, one character per byte. */
   readonly key: string;
-  /** Without the port. `unknown` where ZeroMQ does not report it. */
+  /** Without the port. */
   readonly address: string;
-  /** REQ, DEALER or ROUTER. Empty if ZeroMQ does not report it. */
+  /** REQ, DEALER or ROUTER. */
   readonly socketType: string;
 }
 
@@ -69,21 +69,18 @@ export const keyOf = (identity: Uint8Array): string =>
 export interface RouterOptions extends BindOptions {
   /**
    * The identity of this socket, for peers that are ROUTERs. Called for each peer with its identity and the address
-   * that it reached, as `tcp://HOST:PORT`. With CURVE called once, with an empty identity and the bound address.
+   * that it reached, as `tcp://HOST:PORT`.
    */
   readonly identity?: (peer: Buffer, localUrl: string) => string;
 }
 
 export interface RouterListener {
   message(peer: Peer, frames: readonly Buffer[]): void;
-  /** A message over a limit was dropped, with its first frames. Not with CURVE. */
+  /** A message over a limit was dropped, with its first frames. */
   dropped?(peer: Peer, head: readonly Buffer[], why: string): void;
-  /** With CURVE a peer joins with its first message. */
   joined?(peer: Peer): void;
-  /** It disconnected, or another peer took its identity. With CURVE that is noticed when a message is sent to it. */
+  /** It disconnected, or another peer took its identity. */
   left?(peer: Peer): void;
-  /** With CURVE: a peer disconnected, and ZeroMQ does not say which. A message to each peer shows it. */
-  unknownPeerLeft?(): void;
 }
 
 export interface Router {

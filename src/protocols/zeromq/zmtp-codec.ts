@@ -17,22 +17,26 @@ export const GREETING_SIZE = 64;
 const VERSION_AT = 10;
 const MECHANISM_AT = 12;
 const MECHANISM_SIZE = 20;
+const AS_SERVER_AT = 32;
 
-/** CURVE is left to the `zeromq` package. */
-export const MECHANISM = "NULL";
+export interface Greeting {
+  readonly mechanism: string;
+  readonly isServer: boolean;
+}
 
-export function encodeGreeting(): Buffer {
+export function encodeGreeting({ mechanism, isServer }: Greeting = { mechanism: "NULL", isServer: false }): Buffer {
   const bytes = Buffer.alloc(GREETING_SIZE);
   bytes[0] = 0xff;
   bytes[9] = 0x7f;
   bytes[VERSION_AT] = 3;
   bytes[VERSION_AT + 1] = 1;
-  bytes.write(MECHANISM, MECHANISM_AT, "latin1");
+  bytes.write(mechanism, MECHANISM_AT, "latin1");
+  bytes[AS_SERVER_AT] = isServer ? 1 : 0;
   return bytes;
 }
 
 /** Undefined while it is incomplete. Throws as soon as it cannot be a greeting. */
-export function readGreeting(bytes: Buffer): { readonly minor: number; readonly mechanism: string } | undefined {
+export function readGreeting(bytes: Buffer): (Greeting & { readonly minor: number }) | undefined {
   if (bytes.length > 0 && bytes[0] !== 0xff) throw zmtpError("the first byte is not FF");
   if (bytes.length > 9 && bytes[9] !== 0x7f) throw zmtpError("the signature does not end with 7F");
   const version = bytes[VERSION_AT] ?? 3;
@@ -40,7 +44,7 @@ export function readGreeting(bytes: Buffer): { readonly minor: number; readonly 
     throw new LaboroError("LABORO_VERSION", `ZMTP revision ${version}, expected 3.0 (ZeroMQ 4) or later`);
   if (bytes.length < GREETING_SIZE) return undefined;
   const mechanism = bytes.toString("latin1", MECHANISM_AT, MECHANISM_AT + MECHANISM_SIZE).replace(/\0+$/, "");
-  return { minor: bytes[VERSION_AT + 1] ?? 0, mechanism };
+  return { minor: bytes[VERSION_AT + 1] ?? 0, mechanism, isServer: bytes[AS_SERVER_AT] === 1 };
 }
 
 // Commands
@@ -92,7 +96,11 @@ export const pongTo = (ping: Buffer): Buffer => makeCommand("PONG", ping.subarra
 
 export const makeError = (why: string): Buffer => makeCommand("ERROR", shortText(why.slice(0, 255)));
 
-export const readError = (body: Buffer): string => body.toString("latin1", 1, 1 + (body[0] ?? 0));
+/** 400 is what a server of CURVE answers to a key that it does not know. */
+export function readError(body: Buffer): string {
+  const why = body.toString("latin1", 1, 1 + (body[0] ?? 0));
+  return why === "400" ? "this CURVE key is not known there (400)" : why;
+}
 
 // Frames
 
@@ -106,11 +114,11 @@ export type Incoming =
   /** A message over a limit, with its first frames. The rest is dropped. */
   | { readonly kind: "dropped"; readonly why: string; readonly head: readonly Buffer[] };
 
-const headerSize = (length: number): number => (length > 255 ? 9 : 2);
+export const frameHeaderSize = (length: number): number => (length > 255 ? 9 : 2);
 
 export function messageSize(frames: readonly Uint8Array[]): number {
   let size = 0;
-  for (const { length } of frames) size += headerSize(length) + length;
+  for (const { length } of frames) size += frameHeaderSize(length) + length;
   return size;
 }
 
@@ -128,15 +136,29 @@ export function encodeMessage(frames: readonly Uint8Array[]): Buffer {
   return bytes;
 }
 
-export function encodeCommand(body: Uint8Array): Buffer {
-  const bytes = Buffer.allocUnsafe(messageSize([body]));
-  writeFrame(bytes, 0, COMMAND, body);
+export const encodeCommand = (body: Uint8Array): Buffer => encodeFrame(COMMAND, body);
+
+export function encodeFrame(flags: number, body: Uint8Array): Buffer {
+  const bytes = Buffer.allocUnsafe(frameHeaderSize(body.length) + body.length);
+  writeFrame(bytes, 0, flags, body);
   return bytes;
 }
 
-function writeFrame(into: Buffer, at: number, flags: number, body: Uint8Array): number {
+/** The frames that `writeFrame` has written here. */
+export function* framesIn(bytes: Buffer): Generator<{ readonly flags: number; readonly body: Buffer }> {
+  for (let at = 0; at < bytes.length; ) {
+    const flags = bytes[at] as number;
+    const isLong = (flags & LONG) !== 0;
+    const start = at + (isLong ? 9 : 2);
+    const end = start + (isLong ? bytes.readUInt32BE(at + 5) : (bytes[at + 1] as number));
+    yield { flags, body: bytes.subarray(start, end) };
+    at = end;
+  }
+}
+
+export function writeFrame(into: Buffer, at: number, flags: number, body: Uint8Array): number {
   const { length } = body;
-  const start = at + headerSize(length);
+  const start = at + frameHeaderSize(length);
   if (length > 255) {
     into[at] = flags | LONG;
     into.writeUInt32BE(0, at + 1);

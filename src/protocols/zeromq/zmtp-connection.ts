@@ -1,18 +1,18 @@
 /**
- * One end of a ZMTP 3 connection over TCP, with the mechanism NULL (RFC 23, 37).
+ * One end of a ZMTP 3 connection over TCP (RFC 23, 37).
  *
  *   greeting    waits for the 64 bytes of the peer
- *   handshake   waits for READY
+ *   handshake   commands of the mechanism, until the properties of the peer are known
  *   open        messages, and PING when nothing was received for a while
  *   failing     the peer broke the rules; what it sends is ignored
  *   closed      reported once
  *
- * The bound side sends its READY after the peer's READY: then it knows the peer, and can choose its own identity for
- * it.
+ * The bound side sends its properties last: then it knows the peer, and can choose its own identity for it.
  */
 import type { Socket } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { type FrameCipher, type MakeMechanism, type Mechanism, nullMechanism } from "./mechanism.js";
 import type { Limits } from "./types.js";
 import {
   encodeCommand,
@@ -20,8 +20,6 @@ import {
   FrameReader,
   GREETING_SIZE,
   type Incoming,
-  MECHANISM,
-  makeCommand,
   makeError,
   makeProperties,
   messageSize,
@@ -40,6 +38,8 @@ export interface ZmtpConnectionOptions {
   /** Socket types that may be at the other end. */
   readonly accepts: readonly string[];
   readonly bound: boolean;
+  /** NULL if absent. */
+  readonly mechanism?: MakeMechanism | undefined;
   readonly identity: (peer: Buffer, localUrl: string) => Uint8Array;
   readonly limits: Limits;
 }
@@ -61,6 +61,8 @@ export interface ConnectionListener {
 const MUCH_BUFFERED = 1024 * 1024;
 /** More queued bytes than this are written before the end of the turn. */
 const FLUSH_BYTES = 1024 * 1024;
+/** What encryption adds to a frame, at most. */
+const SEALED_BYTES = 64;
 const HANDSHAKE_MS = 10_000;
 const MISSED_LIMIT = 3;
 const KEEP_ALIVE_MS = 10_000;
@@ -69,7 +71,11 @@ export class ZmtpConnection {
   readonly #socket: Socket;
   readonly #options: ZmtpConnectionOptions;
   readonly #listener: ConnectionListener;
+  readonly #mechanism: Mechanism;
   readonly #reader: FrameReader;
+  /** Reads the frames of the wire, in which others are encrypted. */
+  readonly #sealedReader: FrameReader;
+  #cipher: FrameCipher | undefined;
   /** Messages, and bytes of encoded ones. Those of one turn of the event loop are written together. */
   #queue: (readonly Uint8Array[] | Buffer)[] = [];
   #queuedBytes = 0;
@@ -89,7 +95,9 @@ export class ZmtpConnection {
     this.#socket = socket;
     this.#options = options;
     this.#listener = listener;
+    this.#mechanism = (options.mechanism ?? nullMechanism)(() => this.#properties(Buffer.alloc(0)));
     this.#reader = new FrameReader(options.limits);
+    this.#sealedReader = new FrameReader({ frames: 1, messageBytes: options.limits.messageBytes + SEALED_BYTES });
     this.#handshakeTimer = setTimeout(() => {
       this.#fail(zmtpError("the handshake took too long"));
       socket.destroy();
@@ -101,12 +109,13 @@ export class ZmtpConnection {
       this.#why = error.message;
     });
     socket.on("close", () => this.#closed());
-    socket.write(encodeGreeting());
+    const { name: mechanism, isServer } = this.#mechanism;
+    socket.write(encodeGreeting({ mechanism, isServer }));
   }
 
   /** Of messages to the peer, and of an incomplete one from it. */
   get bufferedBytes(): number {
-    return this.#outgoingBytes + this.#reader.partialBytes;
+    return this.#outgoingBytes + this.#reader.partialBytes + this.#sealedReader.partialBytes;
   }
 
   get #outgoingBytes(): number {
@@ -154,7 +163,7 @@ export class ZmtpConnection {
     }
     this.#queue = [];
     this.#queuedBytes = 0;
-    this.#socket.write(bytes);
+    this.#socket.write(this.#cipher?.seal(bytes) ?? bytes);
   }
 
   /** To be called once a heartbeat interval. */
@@ -211,7 +220,7 @@ export class ZmtpConnection {
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
-      else this.#reader.push(chunk, this.#onIncoming);
+      else this.#read(chunk);
       this.#checkBuffered();
     } catch (cause) {
       this.#fail(asLaboroError(cause));
@@ -229,16 +238,32 @@ export class ZmtpConnection {
       this.#greeting = bytes;
       return;
     }
-    if (greeting.mechanism !== MECHANISM) {
-      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, expected ${MECHANISM}`;
+    const { name, isServer } = this.#mechanism;
+    if (greeting.mechanism !== name) {
+      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, expected ${name}`;
       throw new LaboroError("LABORO_BAD_TOKEN", why);
     }
+    if (isServer && greeting.isServer) throw zmtpError(`two servers of ${name}`);
     this.#answersPing = greeting.minor >= 1;
     this.#greeting = Buffer.alloc(0);
     this.#state = "handshake";
-    if (!this.#options.bound) this.#command(this.#ready(Buffer.alloc(0)));
-    if (bytes.length > GREETING_SIZE) this.#reader.push(bytes.subarray(GREETING_SIZE), this.#onIncoming);
+    if (!this.#options.bound) this.#command(this.#mechanism.begin?.());
+    if (bytes.length > GREETING_SIZE) this.#read(bytes.subarray(GREETING_SIZE));
   }
+
+  #read(chunk: Buffer): void {
+    if (this.#mechanism.name === "NULL") this.#reader.push(chunk, this.#onIncoming);
+    else this.#sealedReader.push(chunk, this.#onSealed);
+  }
+
+  readonly #onSealed = (incoming: Incoming): void => {
+    if (this.#state !== "open") this.#onIncoming(incoming);
+    else if (incoming.kind === "dropped") throw zmtpError(incoming.why);
+    else {
+      const body = incoming.kind === "command" ? incoming.body : (incoming.frames[0] as Buffer);
+      this.#reader.push((this.#cipher as FrameCipher).open(body), this.#onIncoming);
+    }
+  };
 
   readonly #onIncoming = (incoming: Incoming): void => {
     if (this.#state === "closed" || this.#state === "failing") return;
@@ -260,8 +285,10 @@ export class ZmtpConnection {
       throw new LaboroError("LABORO_BAD_TOKEN", `the peer refused the connection: ${readError(body)}`);
     }
     if (this.#state === "handshake") {
-      if (name !== "READY") throw zmtpError(`${JSON.stringify(name)} where READY is expected`);
-      this.#open(body);
+      const { reply, refused, peer } = this.#mechanism.receive(name, body);
+      this.#command(reply);
+      if (refused !== undefined) throw refused;
+      if (peer !== undefined) this.#open(peer);
     } else if (name === "PING") {
       this.#answersPing = true;
       this.sendBytes(encodeCommand(pongTo(body)));
@@ -282,23 +309,23 @@ export class ZmtpConnection {
     if (given.length > 255) throw zmtpError("an identity of more than 255 bytes");
     // A copy: the bytes are a view into a chunk, and an identity is kept for long.
     const identity = Buffer.from(given);
-    if (this.#options.bound) this.#command(this.#ready(identity));
+    if (this.#options.bound) this.#command(this.#mechanism.finish?.(this.#properties(identity)));
+    this.#cipher = this.#mechanism.cipher;
     this.#state = "open";
     clearTimeout(this.#handshakeTimer);
     this.#listener.opened({ identity, socketType });
   }
 
-  #ready(peer: Buffer): Buffer {
+  #properties(peer: Buffer): Buffer {
     const { socketType, identity } = this.#options;
     const { localAddress = "", localPort = 0 } = this.#socket;
     const localUrl = `tcp://${inUrl(localAddress.replace(/^::ffff:(?=\d+\.)/, ""))}:${localPort}`;
-    const properties = { "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, localUrl) };
-    return makeCommand("READY", makeProperties(properties));
+    return makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, localUrl) });
   }
 
   /** Of the handshake: written at once. */
-  #command(body: Buffer): void {
-    this.#socket.write(encodeCommand(body));
+  #command(body: Buffer | undefined): void {
+    if (body !== undefined) this.#socket.write(encodeCommand(body));
   }
 
   #fail(fault: LaboroError): void {
@@ -315,6 +342,11 @@ export class ZmtpConnection {
 
   #closed(): void {
     if (this.#state === "closed") return;
+    // ZeroMQ does not say which mechanism it has when it finds another one in our greeting.
+    if (this.#state === "greeting" && this.#greeting.length > 0) {
+      const why = `it left in the middle of its greeting: its security mechanism may be other than ${this.#mechanism.name}`;
+      this.#listener.protocolError(new LaboroError("LABORO_BAD_TOKEN", why));
+    }
     this.#state = "closed";
     clearTimeout(this.#handshakeTimer);
     this.#queue = [];

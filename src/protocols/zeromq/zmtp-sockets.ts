@@ -10,6 +10,7 @@
 import { connect, createServer } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { badInput, errnoOf } from "../../base/errors.js";
+import type { MakeMechanism } from "./mechanism.js";
 import {
   type BindOptions,
   type ConnectOptions,
@@ -31,8 +32,11 @@ import { type ConnectionListener, ZmtpConnection, type ZmtpConnectionOptions } f
 /** How long queued messages may take to leave when the socket closes. */
 const CLOSE_TIMEOUT_MS = 200;
 
+/** With the mechanism that its keys ask for. */
+export type Secured<Options> = Options & { readonly mechanism?: MakeMechanism | undefined };
+
 async function listen(
-  options: BindOptions,
+  options: Secured<BindOptions>,
   side: Pick<ZmtpConnectionOptions, "socketType" | "accepts" | "identity">,
   accept: (connection: () => ZmtpConnection, address: string) => Omit<ConnectionListener, "protocolError">,
 ): Promise<{ readonly url: string; readonly port: number; close(): Promise<void> }> {
@@ -60,7 +64,7 @@ async function listen(
     const session = accept(() => connection, address);
     const connection: ZmtpConnection = new ZmtpConnection(
       socket,
-      { ...side, bound: true, limits },
+      { ...side, bound: true, limits, mechanism: options.mechanism },
       {
         ...session,
         muchBuffered: limitBuffered,
@@ -121,7 +125,7 @@ const LIVENESS_TIMEOUT_MS = 1_000;
  * sent a PING. If the first answers, the second is refused, as ZeroMQ does. If not, the second replaces it, so that a
  * peer can reconnect before the loss of its old connection was noticed.
  */
-export async function openZmtpRouter(options: RouterOptions, listener: RouterListener): Promise<Router> {
+export async function openZmtpRouter(options: Secured<RouterOptions>, listener: RouterListener): Promise<Router> {
   const peers = new Map<string, ConnectedPeer>();
   let lastNumber = Math.floor(Math.random() * 2 ** 32);
 
@@ -207,7 +211,7 @@ const SUBSCRIBE = 1;
 const CANCEL = 0;
 
 /** Subscribers are kept by topic prefix. A message costs one lookup for each length of a prefix. */
-export async function openZmtpPublisher(options: BindOptions): Promise<Publisher> {
+export async function openZmtpPublisher(options: Secured<BindOptions>): Promise<Publisher> {
   const subscribers = new Map<string, Set<ZmtpConnection>>();
   /** The number of prefixes of each length. */
   const lengths = new Map<number, number>();
@@ -285,7 +289,7 @@ const RECONNECT_MS = 100;
 const RECONNECT_MAX_MS = 5_000;
 
 export class ZmtpDealer implements Dealer {
-  readonly #options: ConnectOptions;
+  readonly #options: Secured<ConnectOptions>;
   readonly #listener: DealerListener;
   readonly #address: { readonly host: string; readonly port: number };
   readonly #heartbeat: NodeJS.Timeout;
@@ -297,7 +301,7 @@ export class ZmtpDealer implements Dealer {
   #lossReported = false;
   #ended: (() => void) | undefined;
 
-  constructor(options: ConnectOptions, listener: DealerListener) {
+  constructor(options: Secured<ConnectOptions>, listener: DealerListener) {
     this.#options = options;
     this.#listener = listener;
     this.#address = parseTcpUrl(options.url);
@@ -328,7 +332,7 @@ export class ZmtpDealer implements Dealer {
 
   #connect(): void {
     this.#state = "connecting";
-    const { identity = "" } = this.#options;
+    const { identity = "", mechanism } = this.#options;
     const socket = connect(this.#address);
     let fault: string | undefined;
     this.#connection = new ZmtpConnection(
@@ -337,6 +341,7 @@ export class ZmtpDealer implements Dealer {
         socketType: "DEALER",
         accepts: ["ROUTER", "DEALER", "REP"],
         bound: false,
+        mechanism,
         identity: () => Buffer.from(identity, "latin1"),
         limits: DEFAULT_LIMITS,
       },

@@ -4,7 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { curveKeyPair } from "zeromq";
-import { openCurveRouter } from "../../../dist/protocols/zeromq/curve.js";
+import { openRouter } from "../../../dist/protocols/zeromq/index.js";
 
 const PEER = `
   const { Dealer } = require("zeromq");
@@ -38,6 +38,6 @@ const listener = {
   },
 };
 const curve = { ...server, known: [known.publicKey] };
-const router = await openCurveRouter({ host: "127.0.0.1", port: 0, heartbeatMs, curve }, listener);
+const router = await openRouter({ host: "127.0.0.1", port: 0, heartbeatMs, curve }, listener);
 const args = ["-e", PEER, router.url, known.publicKey, known.secretKey, server.publicKey];
 const peer = spawn(process.execPath, args, { stdio: "inherit" });

@@ -108,7 +108,7 @@ describe("the greeting", () => {
     const bytes = encodeGreeting();
     expect(bytes.length).toBe(64);
     for (let length = 0; length < 64; length++) expect(readGreeting(bytes.subarray(0, length))).toBeUndefined();
-    expect(readGreeting(bytes)).toEqual({ minor: 1, mechanism: "NULL" });
+    expect(readGreeting(bytes)).toEqual({ minor: 1, mechanism: "NULL", isServer: false });
   });
 
   it("of another protocol is refused at the first byte that shows it", () => {

@@ -1,9 +1,6 @@
-import { connect } from "node:net";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { curveKeyPair, Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
-import { newCurveKeyPair, z85 } from "../../../src/base/curve-key.js";
-import { openDealer, openPublisher, openRouter, type Router } from "../../../src/protocols/zeromq/index.js";
+import { Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
+import { openDealer, openPublisher } from "../../../src/protocols/zeromq/index.js";
 import {
   encodeCommand,
   encodeGreeting,
@@ -11,9 +8,8 @@ import {
   makeCommand,
   makeProperties,
 } from "../../../src/protocols/zeromq/zmtp-codec.js";
-import { Launched } from "../../support/launched.js";
 import { until } from "../../support/wait.js";
-import { atEnd, dealer, heardRouter, raw, zmq } from "./support.js";
+import { atEnd, heardRouter, raw, zmq } from "./support.js";
 
 const text = (frames: readonly Buffer[]): string[] => frames.map((frame) => frame.toString("latin1"));
 
@@ -112,122 +108,5 @@ describe("laboro's own DEALER", () => {
     await until("it is connected again", () => opened === 2);
     expect(second.joined).toEqual(["me"]);
     expect(closed.length).toBe(1);
-  });
-});
-
-describe("CURVE", () => {
-  const server = curveKeyPair();
-  // As laboro keys makes them.
-  const known = newCurveKeyPair();
-  const stranger = curveKeyPair();
-
-  it("lets in who is known and nobody else, and finds ROUTER peers by name", async () => {
-    const heard: string[][] = [];
-    const complaints: string[] = [];
-    const router: Router = await openRouter(
-      {
-        host: "127.0.0.1",
-        port: 0,
-        identity: () => "the server",
-        curve: { ...server, known: [known.publicKey] },
-        onPeerError: (_address, code, why) => complaints.push(`${code} ${why}`),
-      },
-      {
-        message: ({ key }, frames) => {
-          heard.push([key, ...text(frames)]);
-          router.send(key, frames);
-        },
-      },
-    );
-    atEnd(() => router.close());
-    const keys = ({ publicKey, secretKey }: typeof known) => ({
-      curvePublicKey: publicKey,
-      curveSecretKey: secretKey,
-      curveServerKey: server.publicKey,
-    });
-    const bad = dealer(router.url, { ...keys(stranger), routingId: "bad" });
-    await bad.send("let me in");
-    const plain = dealer(router.url, { routingId: "plain" });
-    await plain.send("me too");
-    const good = dealer(router.url, { ...keys(known), routingId: "good" });
-    await good.send("hello");
-    expect(text(await good.receive())).toEqual(["hello"]);
-    await until("the stranger was named", () => complaints.some((line) => line.includes(stranger.publicKey)));
-    expect(heard).toEqual([["good", "hello"]]);
-    expect(complaints[0]).toMatch(/^LABORO_BAD_TOKEN/);
-  });
-
-  it("is spoken by our own DEALER, which hears of a peer that has gone", async () => {
-    const left: string[] = [];
-    const got: string[][] = [];
-    const router: Router = await openRouter(
-      { host: "127.0.0.1", port: 0, curve: { ...server, known: [known.publicKey] } },
-      { message: ({ key }, frames) => void router.send(key, frames), left: ({ key }) => left.push(key) },
-    );
-    atEnd(() => router.close());
-    let opened = 0;
-    const peer = await openDealer(
-      { url: router.url, identity: "me", curve: { ...known, serverKey: server.publicKey } },
-      { message: (frames) => got.push(text(frames)), opened: () => opened++ },
-    );
-    await until("it is let in", () => opened === 1);
-    peer.send([Buffer.from("ping")]);
-    await until("the answer has come", () => got.length === 1);
-    await peer.close();
-    await until("its absence is noticed at a send", () => {
-      router.send("me", [Buffer.from("x")]);
-      return left.includes("me");
-    });
-    expect(router.send("me", [Buffer.from("x")])).toBe(false);
-  });
-
-  it("finds a peer that has gone while strangers connect and leave all the time", async () => {
-    const left: string[] = [];
-    let joined = 0;
-    const router: Router = await openRouter(
-      { host: "127.0.0.1", port: 0, curve: { ...server, known: [known.publicKey] } },
-      {
-        message: () => {},
-        joined: () => joined++,
-        left: ({ key }) => left.push(key),
-        unknownPeerLeft: () => void router.send("me", [Buffer.from("are you there?")]),
-      },
-    );
-    atEnd(() => router.close());
-    const peer = await openDealer(
-      { url: router.url, identity: "me", curve: { ...known, serverKey: server.publicKey } },
-      { message: () => {} },
-    );
-    await until("it has joined", () => {
-      peer.send([Buffer.from("hello")]);
-      return joined === 1;
-    });
-    const strangers = setInterval(() => {
-      const socket = connect(router.port, "127.0.0.1", () => socket.destroy());
-    }, 5);
-    atEnd(async () => clearInterval(strangers));
-    await peer.close();
-    await until("it is missed", () => left.includes("me"), 10_000);
-  });
-
-  it("outlives a peer that was killed while its messages waited to be read", async () => {
-    // The end of the process is what libzmq does there, so it is a process of its own.
-    const program = new Launched("router", [fileURLToPath(new URL("busy-router.mjs", import.meta.url)), "300"], {
-      env: process.env,
-    });
-    atEnd(() => program.end("SIGKILL"));
-    await program.ended();
-    expect([program.exitCode, program.said]).toEqual([0, "alive\n"]);
-  });
-
-  it("refuses keys that are none, before anything is opened", async () => {
-    await expect(
-      openRouter({ host: "127.0.0.1", port: 0, curve: { ...server, known: ["short"] } }, { message: () => {} }),
-    ).rejects.toThrow(/40 characters/);
-  });
-
-  it("keys are written as ZeroMQ writes them", () => {
-    // The vector of RFC 32.
-    expect(z85(Buffer.from("864fd26fb559f75b", "hex"))).toBe("HelloWorld");
   });
 });

@@ -22,7 +22,6 @@ import {
   FAILURE,
   failureReply,
   INCREMENT,
-  id8,
   isArgument,
   type Message,
   makeMessage,
@@ -168,11 +167,6 @@ export class RoundRobinServer implements RouterListener {
     clearTimeout(present.silenceTimer);
     this.#queuedBytes -= present.queuedBytes;
     present.queuedBytes = 0;
-  }
-
-  /** Any peer may have left. An unrequested PONG is harmless, and fails if the peer has left. */
-  unknownPeerLeft(): void {
-    for (const key of this.#peers.keys()) this.#send(key, makeMessage({ command: "PONG", id: id8(0) }));
   }
 
   message(peer: Peer, frames: readonly Buffer[]): void {

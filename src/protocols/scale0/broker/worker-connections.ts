@@ -9,8 +9,6 @@ import { pong, type Scale0Context } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
 import { Scale0WorkerSession } from "./worker-session.js";
 
-/** Connections often end together. */
-const PROBE_DELAY_MS = 50;
 /** Workers whose NEEDBROKER is remembered. */
 const MAX_NEEDS = 10_000;
 
@@ -23,7 +21,6 @@ export class WorkerConnections {
   /** By identity: the NEEDBROKER of workers until their CONNECT, which may come on another connection. */
   readonly #needs = new Map<string, NeedBroker>();
   #announcedBrokers: string | undefined;
-  #probeTimer: NodeJS.Timeout | undefined;
 
   constructor(context: Scale0Context, openSession: (peer: Peer) => PeerSession, publish: Publish) {
     this.#context = context;
@@ -50,21 +47,10 @@ export class WorkerConnections {
     if (peer.identity[0] === 0) this.#prototypes.removed(peer.key, true);
   }
 
-  /** Some connection has ended. A message to each worker shows which, because it cannot be sent there. */
-  unknownPeerLeft(): void {
-    this.#probeTimer ??= setTimeout(() => {
-      this.#probeTimer = undefined;
-      for (const session of [...this.#sessions.values()]) session.probe();
-    }, PROBE_DELAY_MS);
-  }
-
   message(peer: Peer, frames: readonly Buffer[]): void {
     const peerSession = this.#peerSessions.get(peer.key);
     if (peerSession === undefined || peerSession.ignored) return;
     const received = readFrames(frames);
-    // With CURVE the socket type is not known; the envelope shows it.
-    if (peer.socketType === "" && received.kind !== "prototype" && received.envelope.length > 0)
-      peerSession.queueForReq();
     peerSession.received(received);
     try {
       if (received.kind === "prototype") {
@@ -172,7 +158,6 @@ export class WorkerConnections {
   }
 
   close(): void {
-    clearTimeout(this.#probeTimer);
     for (const session of [...this.#sessions.values()]) session.close("the broker is stopping");
     this.#prototypes.close();
     for (const peerSession of this.#peerSessions.values()) peerSession.end();

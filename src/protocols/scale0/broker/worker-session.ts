@@ -166,12 +166,6 @@ export class Scale0WorkerSession extends CallWorker {
     this.#silenceMs = 0;
   }
 
-  /** Checks the connection while answers are awaited: an extra PONG is harmless, and fails if the worker has left. */
-  probe(): void {
-    if (this.#waitQueue.awaited === 0 || this.#dialect === "prototype") return;
-    this.#peerSession.send("PONG", pong(this.core));
-  }
-
   reconnected(peerSession: PeerSession): void {
     this.#peerSession = peerSession;
     this.#restartHeartbeatTimer();
