@@ -10,6 +10,7 @@
  *               again, and dispatch is halted. Writes with a caller are refused, at once or, if the store cannot be
  *               reached, after a moment. All others are kept
  *   failed      the store is broken, or this broker's lease on it has ended; `failed` was called
+ *   stopped     by `stop`; what the store did not take by then is given up
  */
 import { now } from "../base/clock.js";
 import { asLaboroError, type LaboroError, passesByItself } from "../base/errors.js";
@@ -24,6 +25,8 @@ const RETRY_MS = 1_000;
 /** The first retry if the store cannot be reached, and the time after which callers are refused. */
 const FIRST_RETRY_MS = 50;
 const REFUSE_AFTER_MS = 3_000;
+/** For what is left to write when the broker stops. Nobody was told that it is stored. */
+const STOP_MS = 5_000;
 
 interface CommitHandlers {
   /** Passes the store's results to dispatch. Its new decisions come back through `add`. Returns the lost ranges. */
@@ -72,6 +75,7 @@ export class CommitLoop {
   /** Moving average of the duration of a commit. */
   averageMs = 0;
   #idleWaiters: (() => void)[] = [];
+  #stopped = false;
 
   constructor(store: Store, handlers: CommitHandlers) {
     this.#store = store;
@@ -115,12 +119,19 @@ export class CommitLoop {
     });
   }
 
-  /** Resolves when nothing is left to write. */
-  flush(): Promise<void> {
-    if (!this.#running && this.#next.empty) return Promise.resolve();
-    this.#next.urgent = true;
-    this.#schedule();
-    return new Promise((resolve) => this.#idleWaiters.push(resolve));
+  /** Commits what is left, unless the store refuses it or does not answer in time. */
+  async stop(): Promise<void> {
+    if (this.refusing === undefined && (this.#running || !this.#next.empty)) {
+      this.#next.urgent = true;
+      this.#schedule();
+      let timer: NodeJS.Timeout | undefined;
+      await new Promise<void>((resolve) => {
+        this.#idleWaiters.push(resolve);
+        timer = setTimeout(resolve, STOP_MS);
+      });
+      clearTimeout(timer);
+    }
+    this.#stopped = true;
   }
 
   #schedule(): void {
@@ -180,6 +191,10 @@ export class CommitLoop {
   }
 
   async #mayTryAgain(batch: CommitBatch, cause: LaboroError): Promise<boolean> {
+    if (this.#stopped) {
+      batch.refuse(cause);
+      return false;
+    }
     const unreachable = cause.code === "LABORO_STORE_UNAVAILABLE";
     const { tries, since } = this.#failedTries;
     this.#failedTries = { tries: tries + 1, since: tries === 0 ? now() : since };

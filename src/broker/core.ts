@@ -362,7 +362,7 @@ export class Core extends WorkerReports {
     for (const port of this.#ports.values()) port.close("the broker is stopping");
     this.requests.stop();
     this.relays.stop();
-    if (this.#commits.refusing === undefined) await this.#commits.flush();
+    await this.#commits.stop();
   }
 
   #committed(given: readonly Write[], answers: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {

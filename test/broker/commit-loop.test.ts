@@ -82,7 +82,7 @@ describe("decisions that are not urgent", () => {
     while (commits.length < 1) await turn();
     expect(commits).toEqual([9]);
     settle(9);
-    await loop.flush();
+    await loop.stop();
     expect(await recorded()).toBe(10);
   });
 
@@ -93,7 +93,7 @@ describe("decisions that are not urgent", () => {
     const answer = await loop.commit({ op: "put", bucket: "a", key: "k", value: "v", version: 0 });
     expect([answer.op, commits, await recorded()]).toEqual(["put", [3], 2]);
     settle(2);
-    await loop.flush();
+    await loop.stop();
     expect([commits, await recorded()]).toEqual([[3, 1], 3]);
   });
 });
@@ -106,7 +106,7 @@ describe("urgent decisions", () => {
     expect(commits).toEqual([1]);
     settle(1);
     settle(2);
-    await loop.flush();
+    await loop.stop();
     expect(commits).toEqual([1, 2]);
   });
 });

@@ -88,6 +88,32 @@ it(
 );
 
 it(
+  "a broker that is to stop when its database has just gone away stops within seconds",
+  async () => {
+    const silent = await proxyTo(server.port);
+    const store = group.store.replace(/:\d+\//, `:${new URL(silent.url).port}/`);
+    const broker = await group.broker("silent", { store });
+    const own = await group.client("silent");
+    const worker = await group.worker("three", "silent");
+    const job = await own.submit({ recipe: TRUE, count: 10_000 });
+    await until("results come all the time", async () => (await job.info()).counters.succeeded > 50);
+    silent.cut();
+    await silent.close();
+    await sleep(200);
+    await broker.end("SIGTERM");
+    expect(broker.exitCode).toBe(0);
+    await worker.end("SIGKILL");
+    own.close();
+    // The others may have ended it meanwhile.
+    await client
+      .job(job.id)
+      .cancel()
+      .catch(() => {});
+  },
+  TEST_MS,
+);
+
+it(
   "a transaction left open that holds the horizon: work goes on under it",
   async () => {
     const sql = postgres(group.store, { max: 1, onnotice: () => {}, idle_timeout: 0 });

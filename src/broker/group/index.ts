@@ -8,7 +8,7 @@
  * another one has seen the worker since, and waits for the end of the connection. Clocks differ, so brokers do not
  * compare times.
  */
-import { now } from "../../base/clock.js";
+import { now, waitFor } from "../../base/clock.js";
 import { asLaboroError, type LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import {
@@ -102,6 +102,8 @@ export interface GroupOptions extends SelfInfo {
 }
 
 /** Polls between two reads of the standings and limits, and between two checks for idle workers at other brokers. */
+/** For the last transaction of a broker that stops. */
+const LEAVE_MS = 3_000;
 const POLLS_PER_STANDINGS_READ = 10;
 const POLLS_PER_REBALANCE = 3;
 
@@ -206,7 +208,8 @@ export class BrokerInGroup implements BrokerGroup {
     this.#membership.stop();
     this.#remoteChanges.stop();
     this.#peers.close();
-    await this.#group.leave().catch((cause: unknown) => {
+    const silent = (): string => "the database does not answer";
+    await waitFor(this.#group.leave(), { timeoutMs: LEAVE_MS }, silent).catch((cause: unknown) => {
       const { code, message } = asLaboroError(cause);
       // Otherwise the lease ends by itself.
       if (code !== "LABORO_LEASE_LOST") this.#options.log.warn({ code }, `could not leave the group: ${message}`);
