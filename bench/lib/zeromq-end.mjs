@@ -1,8 +1,18 @@
 /**
  * One end of an echo over ZeroMQ, as a process. `zeromq-end.mjs router KIND` binds a ROUTER and prints its URL; `requester.mjs zeromq KIND URL`
- * sends the requests. KIND is `plain` for ZMTP in TypeScript, `zeromq` for the package.
+ * sends the requests. KIND is `plain` for ZMTP in TypeScript, `zeromq` for the package; with `-curve`, with the keys below.
  */
 import { pathToFileURL } from "node:url";
+
+const SERVER = {
+  publicKey: "NAuVk+/n7pqmj#*99H-7bKQr-(w!SFt^kIYlT7vN",
+  secretKey: "/TUi5HYYXCz=Z@nRlLg836%#Uup2Hj]8{RP*.P9I",
+};
+const CLIENT = {
+  publicKey: "r>ep/vj:IvsBAo(YF:N/4bV?Hplc{Agd*$ROgo<-",
+  secretKey: "sMM!/.mkU1eff:k5oc6WK+Obn6i0{o(kocTx{qhg",
+};
+const ofPackage = ({ publicKey, secretKey }) => ({ curvePublicKey: publicKey, curveSecretKey: secretKey });
 
 /** Sends a body and receives it back, many at a time, distinguished by a number in front. */
 export async function openClient(kind, url, body) {
@@ -12,7 +22,9 @@ export async function openClient(kind, url, body) {
     waiting.get(key)?.(answer);
     waiting.delete(key);
   };
-  const send = kind === "plain" ? await plainDealer(url, onMessage) : await packageDealer(url, onMessage);
+  const [whose, secured] = kind.split("-");
+  const open = whose === "plain" ? plainDealer : packageDealer;
+  const send = await open(url, onMessage, secured === "curve");
   let numbers = 0;
   return () =>
     new Promise((resolve) => {
@@ -23,20 +35,22 @@ export async function openClient(kind, url, body) {
     });
 }
 
-async function plainDealer(url, message) {
+async function plainDealer(url, message, secured) {
   const { openDealer } = await import("../../dist/protocols/zeromq/index.js");
   let dealer;
   await new Promise((resolve) => {
-    openDealer({ url }, { message, opened: resolve }).then((opened) => {
+    const curve = secured ? { ...CLIENT, serverKey: SERVER.publicKey } : undefined;
+    openDealer({ url, curve }, { message, opened: resolve }).then((opened) => {
       dealer = opened;
     });
   });
   return (frames) => dealer.send(frames);
 }
 
-async function packageDealer(url, message) {
+async function packageDealer(url, message, secured) {
   const { Dealer } = await import("zeromq");
-  const socket = new Dealer({ sendHighWaterMark: 0, receiveHighWaterMark: 0 });
+  const keys = secured ? { ...ofPackage(CLIENT), curveServerKey: SERVER.publicKey } : {};
+  const socket = new Dealer({ sendHighWaterMark: 0, receiveHighWaterMark: 0, ...keys });
   socket.connect(url);
   void (async () => {
     for await (const frames of socket) message(frames);
@@ -45,16 +59,18 @@ async function packageDealer(url, message) {
 }
 
 async function router(kind) {
-  if (kind === "plain") {
+  const [whose, secured] = kind.split("-");
+  if (whose === "plain") {
     const { openRouter } = await import("../../dist/protocols/zeromq/index.js");
     const opened = await openRouter(
-      { host: "127.0.0.1", port: 0 },
+      { host: "127.0.0.1", port: 0, curve: secured ? { ...SERVER, known: [CLIENT.publicKey] } : undefined },
       { message: ({ key }, frames) => opened.send(key, frames) },
     );
     return opened.url;
   }
   const { Router } = await import("zeromq");
-  const socket = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0 });
+  const keys = secured ? { ...ofPackage(SERVER), curveServer: true } : {};
+  const socket = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0, ...keys });
   await socket.bind("tcp://127.0.0.1:*");
   const send = inTurn((frames) => socket.send(frames));
   void (async () => {
