@@ -40,7 +40,7 @@ export function startError(spec: CommandSpec, failed: "directory" | "start", cod
     if (why !== undefined) return `cannot read the input file ${quoted(spec.stdinFile)}: ${why}`;
   }
   const command = quoted(spec.argv[0] ?? "");
-  if (code === 127) return `cannot start ${command}: command not found`;
+  if (code === 127) return `cannot start ${command}: command not found${hintOfSameName(spec)}`;
   if (isLong(spec)) {
     const longest = wordsOf(spec).reduce((most, { length }) => Math.max(most, length), 0);
     const remedy =
@@ -76,6 +76,16 @@ function lacksInterpreter(file: string): boolean {
   } finally {
     if (fd !== undefined) closeSync(fd);
   }
+}
+
+/** For a file of the command's name in its directory, where PATH does not lead: how to run it. */
+function hintOfSameName({ argv: [command = ""], dir = "." }: CommandSpec): string {
+  const name = latin1(command, "command");
+  if (name === "" || name.includes("/")) return "";
+  const file = Buffer.from(resolve(latin1(dir, "directory"), name), "latin1");
+  if (statOf(file)?.isFile() !== true) return "";
+  const remedy = isExecutable(file) ? `run it as ${quoted(`./${asText(command)}`)}` : "run it with --script";
+  return `; its directory has a file of this name: ${remedy}`;
 }
 
 function whyNotDirectory(dir: Bytes): string {
@@ -115,9 +125,11 @@ const isLong = (spec: CommandSpec): boolean =>
 
 const asPath = (path: Bytes): string | Buffer => (typeof path === "string" ? path : Buffer.from(path));
 
+const asText = (bytes: Bytes): string => (typeof bytes === "string" ? bytes : Buffer.from(bytes).toString());
+
 /** Quoted, on one line, and not longer than a line. */
 function quoted(bytes: Bytes): string {
-  const text = typeof bytes === "string" ? bytes : Buffer.from(bytes).toString();
+  const text = asText(bytes);
   return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
 }
 

@@ -219,6 +219,24 @@ describeEachShell((shell) => {
     );
   });
 
+  it("says how to run the file of a missing command's name in its directory", async () => {
+    const slot = only(open(shell));
+    const name = "jöb.sh";
+    const file = join(dir, name);
+    writeFileSync(file, "#!/bin/sh\n");
+    chmodSync(file, 0o644);
+    const missing = `cannot start "${name}": command not found`;
+    const spec = { argv: [Buffer.from(name), "x"], dir };
+    expect((await run(slot, spec)).end.error).toBe(
+      `${missing}; its directory has a file of this name: run it with --script`,
+    );
+    chmodSync(file, 0o755);
+    expect((await run(slot, spec)).end.error).toBe(
+      `${missing}; its directory has a file of this name: run it as "./${name}"`,
+    );
+    expect((await run(slot, { ...spec, dir: "/" })).end.error).toBe(missing);
+  });
+
   it("gives an empty standard input, or the file named", async () => {
     const slot = only(open(shell));
     expect((await run(slot, { argv: ["cat"] })).stdout.length).toBe(0);
