@@ -65,4 +65,24 @@ describe("laboro request", () => {
       }
     `);
   });
+
+  it("that no worker offers says so while it waits, with the name that may be meant", async () => {
+    const setup = await openCliBroker();
+    const worker = setup.worker();
+    worker.handle("upper", () => "HELLO");
+    expect(await setup.laboro(["request", "uper", "x", "--timeout", "1500ms"])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: `laboro: no worker offers service uper, waiting for one; did you mean upper?
+laboro: service uper: no worker offered it before the deadline (LABORO_DEADLINE)
+  laboro services and laboro workers show who could answer
+`,
+    });
+  });
+
+  it("that a busy worker offers waits in silence", async () => {
+    const setup = await openCliBroker();
+    setup.worker().handle("slow", () => new Promise((resolve) => setTimeout(resolve, 1300, "done")));
+    expect(await setup.laboro(["request", "slow"])).toEqual({ code: 0, stdout: "done", stderr: "" });
+  });
 });

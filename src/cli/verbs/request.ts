@@ -5,7 +5,10 @@ import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { parseDuration } from "../lib/option-parsers.js";
-import { openOutput } from "../lib/print.js";
+import { openOutput, printNotice } from "../lib/print.js";
+import { suggestion } from "../lib/suggest.js";
+
+const NOTICE_AFTER_MS = 1000;
 
 interface Options extends BrokerChoice {
   readonly timeout: number;
@@ -39,16 +42,35 @@ async function run(service: string, body: string | undefined, options: Options):
   const { timeout: timeoutMs, retry = false, pool } = options;
   const bytes = body === "-" ? await buffer(process.stdin) : Buffer.from(body ?? "");
   const ask = async (client: Client): Promise<void> => {
+    const stopWatching = noticeUnknownService(client, service, pool);
     const answer = await client
       .request(service, bytes, { timeoutMs, retry, ...(pool && { pool }) })
       .catch((cause: unknown) => {
         // The message of the service alone would not name the service.
         if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;
         throw new LaboroError(cause.code, `service ${service}: ${cause.message}`, { cause });
-      });
+      })
+      .finally(stopWatching);
     openOutput(process.stdout)(answer);
     // Otherwise the shell prompt would follow on the same line.
     if (process.stdout.isTTY && answer.length > 0 && answer.at(-1) !== 0x0a) process.stdout.write("\n");
   };
   await withBroker(options, ask, openRunningBroker);
+}
+
+/** Says after a while without a reply that no worker offers the service: the request waits, and its name may be wrong. */
+function noticeUnknownService(client: Client, service: string, pool = "default"): () => void {
+  const replied = new AbortController();
+  const look = async (): Promise<void> => {
+    const { services } = await client.ask("services", {});
+    const offered = services.filter((each) => each.pool === pool && each.workers > 0).map(({ name }) => name);
+    if (replied.signal.aborted || offered.includes(service)) return;
+    printNotice(`no worker offers service ${service}, waiting for one${suggestion(service, offered)}`);
+  };
+  // The request itself reports what is wrong with the connection.
+  const timer = setTimeout(() => void look().catch(() => {}), NOTICE_AFTER_MS);
+  return () => {
+    clearTimeout(timer);
+    replied.abort();
+  };
 }
