@@ -42,13 +42,20 @@ export function curveClient({ publicKey, secretKey, serverKey }: CurveClient): M
   return (properties) => new ClientSide(own, server, properties);
 }
 
+/** What the server keeps between HELLO and INITIATE. */
+interface Welcomed {
+  /** C' of the client. */
+  readonly key: Buffer;
+  readonly cookie: Buffer;
+  readonly session: KeyPair;
+}
+
 class ServerSide implements Mechanism {
   readonly name = NAME;
   readonly isServer = true;
   readonly #own: KeyPair;
   readonly #known: ReadonlySet<string>;
-  readonly #session = newKeyPair();
-  #hello: { readonly key: Buffer; readonly cookie: Buffer } | undefined;
+  #welcomed: Welcomed | undefined;
   #cipher: Cipher | undefined;
 
   constructor(own: KeyPair, known: ReadonlySet<string>) {
@@ -61,15 +68,15 @@ class ServerSide implements Mechanism {
   }
 
   receive(name: string, body: Buffer): HandshakeStep {
-    const before = this.#hello;
-    if (before === undefined) {
+    const welcomed = this.#welcomed;
+    if (welcomed === undefined) {
       if (name !== "HELLO" || body.length !== HELLO_SIZE) throw unexpected(name, "HELLO");
       return { reply: this.#welcome(body) };
     }
     if (name !== "INITIATE" || body.length < COOKIE_SIZE + COUNTER_SIZE) throw unexpected(name, "INITIATE");
-    if (this.#cipher !== undefined || !timingSafeEqual(body.subarray(0, COOKIE_SIZE), before.cookie))
+    if (this.#cipher !== undefined || !timingSafeEqual(body.subarray(0, COOKIE_SIZE), welcomed.cookie))
       throw zmtpError("a cookie of another connection");
-    return this.#initiated(before.key, body.subarray(COOKIE_SIZE));
+    return this.#initiated(welcomed, body.subarray(COOKIE_SIZE));
   }
 
   #welcome(body: Buffer): Buffer {
@@ -79,23 +86,24 @@ class ServerSide implements Mechanism {
     const [counter, box] = split(body.subarray(HELLO_KEY_AT + KEY_SIZE), COUNTER_SIZE);
     if (unseal(shared, nonce("CurveZMQHELLO---", counter), box) === undefined)
       throw new LaboroError("LABORO_BAD_TOKEN", "the peer does not know the CURVE key of this server");
+    const session = newKeyPair();
     const cookie = randomBytes(COOKIE_SIZE);
-    this.#hello = { key: Buffer.from(key), cookie };
+    this.#welcomed = { key: Buffer.from(key), cookie, session };
     const random = randomBytes(RANDOM_SIZE);
-    const plain = Buffer.concat([this.#session.publicKey, cookie]);
+    const plain = Buffer.concat([session.publicKey, cookie]);
     return makeCommand("WELCOME", Buffer.concat([random, seal(shared, nonce("WELCOME-", random), plain)]));
   }
 
-  #initiated(sessionKey: Buffer, sealed: Buffer): HandshakeStep {
-    const shared = sharedKey(this.#session.secretKey, sessionKey);
+  #initiated({ key: clientKey, session }: Welcomed, sealed: Buffer): HandshakeStep {
+    const shared = sharedKey(session.secretKey, clientKey);
     const [counter, box] = split(sealed, COUNTER_SIZE);
     const plain = unseal(shared, nonce("CurveZMQINITIATE", counter), box);
     if (plain === undefined || plain.length < KEY_SIZE + VOUCH_SIZE) throw altered("INITIATE");
     const [key, rest] = split(plain, KEY_SIZE);
     const [vouch, properties] = split(rest, VOUCH_SIZE);
     const [random, vouchBox] = split(vouch, RANDOM_SIZE);
-    const vouched = unseal(sharedKey(this.#session.secretKey, key), nonce("VOUCH---", random), vouchBox);
-    if (vouched === undefined || !timingSafeEqual(vouched, Buffer.concat([sessionKey, this.#own.publicKey])))
+    const vouched = unseal(sharedKey(session.secretKey, key), nonce("VOUCH---", random), vouchBox);
+    if (vouched === undefined || !timingSafeEqual(vouched, Buffer.concat([clientKey, this.#own.publicKey])))
       throw altered("INITIATE");
     const text = z85(key);
     if (!this.#known.has(text)) {

@@ -5,7 +5,10 @@ import type { ErrorCode } from "../../base/errors.js";
 export interface Limits {
   /** Of one message. A message with more is dropped. */
   readonly frames: number;
-  /** Of one message. One with more is dropped. A peer that sends 16 times as many, or a frame of as many with CURVE, is disconnected. */
+  /**
+   * Of one message. One with more is dropped. A peer that sends 16 times as many, or with CURVE a frame of more than
+   * this, is disconnected.
+   */
   readonly messageBytes: number;
   /** Queued for one peer. Further messages are dropped. */
   readonly queueBytes: number;
