@@ -230,6 +230,10 @@ describe("a CURVE router", () => {
       peer.socket.write(peer.command(go(reply as Buffer)));
       await until("it is disconnected", () => peer.closed());
     }
+    const impostor = await literal(router.port, { publicKey: known.publicKey, secretKey: stranger.secretKey });
+    impostor.socket.write(impostor.command(impostor.hello));
+    impostor.socket.write(impostor.command((await impostor.step()).reply as Buffer));
+    await until("who has another's public key alone is disconnected", () => impostor.closed());
     expect(joined).toEqual([]);
     const twice = await literal(router.port);
     await twice.join();
