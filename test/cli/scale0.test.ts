@@ -1,5 +1,6 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { newCurveKeyPair } from "../../src/base/curve-key.js";
 import { openScale0 } from "../protocols/scale0/kit.js";
 import { freePort } from "../support/free-port.js";
 import { LABORO } from "../support/launched.js";
@@ -134,5 +135,17 @@ describe("laboro scale0", () => {
     expect((await scale0("request", "upper", "hello", "--broker", clients, "--curve", file)).stdout).toBe("HELLO");
     const without = await scale0("request", "upper", "hello", "--broker", clients, "--connect-timeout", "500ms");
     expect(without.code).toBe(3);
+    expect(without.stderr).toContain('the security mechanism "CURVE", expected NULL; laboro keys list, at the broker');
+    const denied = site.path("denied.json");
+    const { publicKey, secretKey } = newCurveKeyPair();
+    const { serverKey } = JSON.parse(readFileSync(file, "utf8"));
+    const saidWith = async (keys: object): Promise<string> => {
+      writeFileSync(denied, JSON.stringify(keys));
+      const place = ["--broker", clients, "--connect-timeout", "500ms", "--curve", denied];
+      return (await scale0("request", "upper", "hello", ...place)).stderr;
+    };
+    expect(await saidWith({ publicKey, secretKey, serverKey })).toContain("this CURVE key is not known there (400)");
+    expect(await saidWith({ publicKey, secretKey, serverKey: publicKey })).toContain("in the handshake of CURVE");
+    expect(await saidWith({ publicKey, secretKey })).toContain("laboro keys new writes such files");
   });
 });

@@ -143,6 +143,16 @@ describe("laboro serve", () => {
     expect([bad.code, bad.stderr]).toEqual([2, expect.stringContaining("expected ADDRESS or ADDRESS:PORT")]);
   });
 
+  it("refuses options of protocols that are not named", async () => {
+    const said = async (...options: string[]): Promise<string> =>
+      (await laboro(["serve", "--data", newSite().path("data"), ...options])).stderr;
+    expect(await said("--curve", "--protocol", "fuq=127.0.0.1:0")).toContain(
+      "--curve is for --protocol round-robin and",
+    );
+    expect(await said("--identity", "tcp://a:1")).toContain("--identity is for --protocol round-robin");
+    expect(await said("--rr-timeout", "1s", "--protocol", "scale0")).toContain("--rr-timeout is for --protocol round-");
+  });
+
   it("does not start where another broker is", async () => {
     const site = newSite();
     await serve(site, "--listen", "127.0.0.1:0").says("listening on");

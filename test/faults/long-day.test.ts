@@ -20,7 +20,7 @@ import { NO_SSHD } from "../support/sshd.js";
 import { sleep, until } from "../support/wait.js";
 import { openCallers } from "./long-day/callers.js";
 import { BROKERS, type BrokerName, Processes } from "./long-day/processes.js";
-import { type Counts, type Losses, NO_LOSSES, Round } from "./long-day/work.js";
+import { type Counts, type Losses, NO_LOSSES, Round, square } from "./long-day/work.js";
 
 /** Rounds follow each other for this long; there is at least one. */
 const ROUNDS_MS = FULL ? 600_000 : 0;
@@ -109,6 +109,7 @@ it(
       const day = { group, processes, client, random, database };
       await client.ask("limitSet", { name: "api", running: 3 });
       await client.schedules.set("tick", { everyMs: EVERY_MS, job: { recipe: TRUE, tags: ["ours"] } });
+      if (FULL) await fillThreads(client);
       const callers = await openCallers(group, processes);
       const losses = { ...NO_LOSSES } as { -readonly [Name in keyof Losses]: Losses[Name] };
       const sizes: ReturnType<typeof sizesOf>[] = [];
@@ -145,6 +146,15 @@ it(
   },
   DAY_MS,
 );
+
+/** V8 lets the heap of a thread grow to some size before it frees much. This is done before memory is compared. */
+async function fillThreads(client: Client): Promise<void> {
+  const inputs = Array.from({ length: 100_000 }, (_, n) => ({ n: n % 1_000 }));
+  for (let from = 0; from < inputs.length; from += 10_000) {
+    const job = await client.addMany(square, inputs.slice(from, from + 10_000));
+    await job.wait();
+  }
+}
 
 async function oneRound(day: Day, number: number, faults: readonly string[]): Promise<Losses> {
   const round = await Round.begin(day.group, day.processes, day.client, COUNTS, number);

@@ -5,7 +5,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type CurveKeyPair, isCurveKey } from "../../base/curve-key.js";
-import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf, LaboroError, whyUnreadable } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
 import type { CurveKeys } from "../listeners/listener.js";
 
@@ -57,12 +57,15 @@ function readJson(path: string): Record<string, unknown> {
     const value: unknown = JSON.parse(readFileSync(path, "utf8"));
     if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
   } catch (cause) {
-    if (errnoOf(cause) !== undefined) throw badInput(`cannot read ${path}`, cause);
+    if (errnoOf(cause) !== undefined) throw badInput(`cannot read ${path}: ${whyUnreadable(cause)}`, cause);
   }
-  throw new LaboroError("LABORO_DATA_CORRUPT", `${path} holds no keys`);
+  throw new LaboroError("LABORO_DATA_CORRUPT", `${path} holds no keys; laboro keys new writes such files`);
 }
 
 function keyIn(value: unknown, path: string): string {
   if (isCurveKey(value)) return value;
-  throw new LaboroError("LABORO_DATA_CORRUPT", `${path}: a key is 40 characters of Z85`);
+  throw new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path}: a key is 40 characters of Z85; laboro keys new writes such files`,
+  );
 }

@@ -214,5 +214,8 @@ const curveOf = (file: string | undefined): { readonly curve?: CurveClient } =>
 /** Adds a remedy to the error of an unreachable broker: it differs from that of laboro's own brokers. */
 function withRemedy(cause: unknown, remedy: string): unknown {
   if (!(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") return cause;
-  return new LaboroError(cause.code, `${cause.message}; ${remedy}`, { cause });
+  const text = cause.message.includes("CURVE")
+    ? "laboro keys list, at the broker, shows the keys that it knows"
+    : remedy;
+  return new LaboroError(cause.code, `${cause.message}; ${text}`, { cause });
 }

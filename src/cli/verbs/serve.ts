@@ -269,16 +269,24 @@ async function listenerOptions(
 }
 
 async function listenerSettings(options: ProtocolOptions, dir: string): Promise<ListenerSettings> {
-  const { identity, rrService, rrTimeout } = options;
+  const { identity, rrService, rrTimeout, protocol, curve = false } = options;
+  const has = (...names: readonly string[]): boolean => protocol.some(({ name }) => names.includes(name));
+  if (curve && !has("round-robin", "scale0"))
+    throw badInput("--curve is for --protocol round-robin and scale0; other protocols know no keys");
+  if (!has("round-robin"))
+    for (const [given, option] of [
+      [identity.length > 0, "--identity"],
+      [Object.keys(rrService).length > 0, "--rr-service"],
+      [rrTimeout !== undefined, "--rr-timeout"],
+    ] as const)
+      if (given) throw badInput(`${option} is for --protocol round-robin`);
   const pool = defaultPool(options.pool);
   return {
     ...(pool === undefined ? {} : { pool }),
     ...(identity.length === 0 ? {} : { identities: identity }),
     ...(Object.keys(rrService).length === 0 ? {} : { services: rrService }),
     ...(rrTimeout === undefined ? {} : { requestTimeoutMs: rrTimeout }),
-    ...(options.curve === true
-      ? { curve: (await import("../../broker/access/curve-keys.js")).readCurveKeys(dir) }
-      : {}),
+    ...(curve ? { curve: (await import("../../broker/access/curve-keys.js")).readCurveKeys(dir) } : {}),
   };
 }
 

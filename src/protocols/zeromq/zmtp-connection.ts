@@ -347,6 +347,8 @@ export class ZmtpConnection {
       const why = `it left in the middle of its greeting: its security mechanism may be other than ${this.#mechanism.name}`;
       this.#listener.protocolError(new LaboroError("LABORO_BAD_TOKEN", why));
     }
+    // A server of CURVE says nothing to a peer that does not have its key.
+    if (this.#state === "handshake") this.#why += `, in the handshake of ${this.#mechanism.name}`;
     this.#state = "closed";
     clearTimeout(this.#handshakeTimer);
     this.#queue = [];

@@ -9,7 +9,8 @@
  *   closed     has received the empty list, and its pipe is closed
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf } from "../../base/errors.js";
 import { quote } from "../../model/shell-command-list.js";
@@ -26,18 +27,22 @@ export class Guardian {
   private readonly options: GuardianOptions;
   private readonly groups = new Set<number>();
   private child: ChildProcess | undefined;
-  private folder: string | undefined;
+  private readonly folder: string;
+  private made = false;
   private closed = false;
 
   constructor(options: GuardianOptions) {
     this.options = options;
+    this.folder = join(options.parent, `laboro-${randomBytes(6).toString("hex")}`);
   }
 
   /** Starts it at the first call. Returns the agent's folder of pipes, which it removes when the agent is gone. */
   open(): string {
-    if (this.folder === undefined) {
-      this.folder = mkdtempSync(join(this.options.parent, "laboro-"));
-      this.start(this.folder);
+    if (!this.made) {
+      // It is there before the folder, so that none is left of an agent that is killed in between.
+      if (this.child === undefined) this.start();
+      mkdirSync(this.folder, { mode: 0o700 });
+      this.made = true;
     }
     return this.folder;
   }
@@ -61,7 +66,7 @@ export class Guardian {
   async close(): Promise<void> {
     this.closed = true;
     this.groups.clear();
-    if (this.folder !== undefined) rmSync(this.folder, { recursive: true, force: true });
+    if (this.made) rmSync(this.folder, { recursive: true, force: true });
     const child = this.child;
     if (child?.pid === undefined) return;
     await new Promise<void>((resolve) => {
@@ -71,7 +76,7 @@ export class Guardian {
     });
   }
 
-  private start(dir: string): void {
+  private start(): void {
     const [file, ...args] = this.options.shell;
     const child = spawn(file, args, { detached: true, cwd: "/", stdio: ["pipe", "ignore", "ignore"] });
     this.child = child;
@@ -79,13 +84,13 @@ export class Guardian {
     const lost = (): void => {
       if (this.child !== child) return;
       this.child = undefined;
-      if (!this.closed) setTimeout(() => this.closed || this.start(dir), RESTART_MS).unref();
+      if (!this.closed) setTimeout(() => this.closed || this.start(), RESTART_MS).unref();
     };
     child.once("error", lost);
     child.once("exit", lost);
     // The guardian does not keep the agent's event loop alive.
     child.unref();
-    child.stdin?.write(preamble(dir), "latin1");
+    child.stdin?.write(preamble(this.folder), "latin1");
     this.sendGroups();
   }
 

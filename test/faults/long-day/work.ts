@@ -38,7 +38,7 @@ export const NO_LOSSES: Losses = {
   startedTwice: 0,
 };
 
-const square = defineTask<{ n: number }, { n: number; square: number; text: string }>("square");
+export const square = defineTask<{ n: number }, { n: number; square: number; text: string }>("square");
 const LIMIT = 3;
 const UNWANTED = 20;
 const BROKER_AWAY = /LABORO_(BROKER_|STORE_UNAVAILABLE|LEASE_LOST)/;

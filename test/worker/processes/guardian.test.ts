@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterEach, expect, it } from "vitest";
@@ -130,6 +130,19 @@ it("knows of a shell before that gets its first line, so that an agent killed in
   });
   expect((await run(slot, sh("echo run"))).stdout.toString()).toBe("run\n");
   expect(made).toEqual([[]]);
+});
+
+it("makes the folder of pipes when it can remove it, also where the agent is killed in between", async () => {
+  const parent = mkdtempSync(join(dir, "no-folder-"));
+  const guardian = new Guardian({ shell: ["/bin/sh"], parent });
+  atEnd(() => guardian.close());
+  rmSync(parent, { recursive: true });
+  expect(() => guardian.open()).toThrow(/ENOENT/);
+  const { pid } = guardian;
+  expect(isRunning(pid ?? 0)).toBe(true);
+  mkdirSync(parent);
+  const folder = guardian.open();
+  expect([readdirSync(parent), guardian.pid]).toEqual([[basename(folder)], pid]);
 });
 
 it("is started again when it dies, and knows what to guard", async () => {

@@ -53,6 +53,7 @@ export class RoundRobinLink {
   #state: "connecting" | "greeting" | "ready" | "closed" = "connecting";
   #pingTimer: NodeJS.Timeout | undefined;
   #ids = 0;
+  #lastLoss: string | undefined;
 
   private constructor(options: RoundRobinLinkOptions, listener: LinkListener) {
     this.#options = options;
@@ -87,8 +88,9 @@ export class RoundRobinLink {
     try {
       await once(this.#events, "ready", { signal: timeout.signal });
     } catch {
-      const why = `no round-robin server answers at ${this.#options.url}`;
-      throw new LaboroError("LABORO_BROKER_UNREACHABLE", why);
+      const why = this.#lastLoss === undefined ? "" : `: ${this.#lastLoss}`;
+      const text = `no round-robin server answers at ${this.#options.url}${why}`;
+      throw new LaboroError("LABORO_BROKER_UNREACHABLE", text);
     } finally {
       clearTimeout(timer);
     }
@@ -141,6 +143,7 @@ export class RoundRobinLink {
 
   #lost(why: string): void {
     if (this.#state === "closed") return;
+    this.#lastLoss = why;
     clearInterval(this.#pingTimer);
     const before = this.#state;
     this.#state = "connecting";

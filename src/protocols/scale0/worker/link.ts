@@ -35,6 +35,7 @@ export class Scale0Link {
   #timeoutTimer: NodeJS.Timeout | undefined;
   #connectTimer: NodeJS.Timeout | undefined;
   #awaitsConfig = false;
+  #lastLoss: string | undefined;
 
   private constructor({ url, connectTimeoutMs, reconnectTimeoutMs = connectTimeoutMs }: Scale0LinkOptions) {
     this.url = url;
@@ -44,7 +45,7 @@ export class Scale0Link {
   static async open(options: Scale0LinkOptions): Promise<Scale0Link> {
     const { url, identity, curve } = options;
     const link = new Scale0Link(options);
-    link.#startTimeout(link.#noAnswer, options.connectTimeoutMs);
+    link.#startTimeout(() => link.#noAnswer, options.connectTimeoutMs);
     link.#dealer = await openDealer(
       { url, identity, curve, reconnectMaxMs: 1_000 },
       {
@@ -55,7 +56,8 @@ export class Scale0Link {
           link.#push("opened");
         },
         closed: (why) => {
-          if (link.#opened) link.#startTimeout(`${url}: ${why}`, link.#reconnectTimeoutMs);
+          link.#lastLoss = why;
+          if (link.#opened) link.#startTimeout(() => `${url}: ${why}`, link.#reconnectTimeoutMs);
         },
       },
     );
@@ -139,14 +141,14 @@ export class Scale0Link {
   }
 
   get #noAnswer(): string {
-    return `no broker answers at ${this.url}`;
+    return `no broker answers at ${this.url}${this.#lastLoss === undefined ? "" : `: ${this.#lastLoss}`}`;
   }
 
-  #startTimeout(why: string, timeoutMs: number): void {
+  #startTimeout(why: () => string, timeoutMs: number): void {
     clearTimeout(this.#timeoutTimer);
     if (this.#closeReason !== undefined) return;
-    if (timeoutMs === 0) this.fail(gone(why));
-    else this.#timeoutTimer = setTimeout(() => this.fail(gone(why)), timeoutMs);
+    if (timeoutMs === 0) this.fail(gone(why()));
+    else this.#timeoutTimer = setTimeout(() => this.fail(gone(why())), timeoutMs);
   }
 }
 
