@@ -211,7 +211,7 @@ running && echo "$pid" || echo 0; grep -v '^{' log | grep -E '${states}' | tail 
     const folder = quote(`${home}/ssh/${machine}-${id}`);
     const script = `cd ${folder} && { ${IS_RUNNING}
 s=${finish ? "INT" : "HUP"}; grep -q 'has joined$' log || s=TERM
-running && kill -$s $pid; while running; do sleep 0.1; done; rm -f pid join.url; rm -rf ${quote(`${tunnels}/${id}`)}; cd; }`;
+running && kill -$s $pid; while running; do sleep 0.1; done; rm -f pid join.url; cd; }; rm -rf ${quote(`${tunnels}/${id}`)}`;
     await this.connection.run(script, { timeoutMs });
   }
 }
