@@ -84,7 +84,7 @@ export interface HandlerContext {
   /**
    * Aborted when the task is cancelled or past its time limit, when the client no longer waits, or when the worker
    * stops. The `code` of its `reason` tells them apart: LABORO_TASK_CANCELLED, LABORO_DEADLINE, LABORO_WORKER_STOPPING;
-   * of a request also LABORO_BROKER_GONE.
+   * of a request also LABORO_BROKER_GONE. A copy of this object, `{ ...context }`, does not have it.
    */
   readonly signal: AbortSignal;
   /** Reports progress: any JSON value of at most 4 KiB. The last one is shown. At most two per second are sent. */

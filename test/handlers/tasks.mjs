@@ -37,9 +37,9 @@ export const late = defineTask("late").handler(() => {
   return "done";
 });
 export const spread = defineTask("spread").handler((_input, context) => {
-  const { job, attempt, log, signal } = { ...context };
+  const { job, attempt, log } = { ...context };
   log("with its own log");
-  return { job, attempt, aborted: signal.aborted };
+  return { job, attempt, aborted: context.signal.aborted };
 });
 export const pid = defineTask("pid").handler(() => process.pid);
 export const crash = defineTask("crash").handler(
