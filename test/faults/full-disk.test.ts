@@ -6,7 +6,7 @@ import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
 import { account, lostOutputs, RunLog, resultsOf } from "../support/batch.js";
 import { batchUnder, FULL, report, TEST_MS } from "../support/fault-batch.js";
-import { LABORO } from "../support/launched.js";
+import { LABORO, Launched } from "../support/launched.js";
 import { TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
@@ -91,6 +91,26 @@ describe.skipIf(noMount !== undefined)(`a worker whose disk is full${skipped}`, 
     },
     TEST_MS,
   );
+});
+
+describe.skipIf(noMount !== undefined)(`laboro run whose disk is full${skipped}`, () => {
+  it("says what to do, goes on by itself when there is room, and prints all output", async () => {
+    const site = newSite();
+    mountSmallDisk(site, site.path("disk"));
+    const ballast = join(site.path("disk"), "ballast");
+    fs.writeFileSync(ballast, Buffer.alloc(5_000_000));
+    const line = "head -c 1500000 /dev/zero | tr '\\0' x; echo {}";
+    const run = new Launched("run", [LABORO, "run", "-j", "1", line, ":::", "1", "2", "3"], {
+      env: { ...process.env, HOME: site.dir },
+      prefix: ["env", "-C", site.path("disk")],
+    });
+    site.atEnd(() => run.end("SIGKILL"));
+    await run.says("no work is assigned or accepted for now");
+    await run.says("free disk space, for example with laboro clean");
+    fs.rmSync(ballast);
+    await run.says("3 tasks: 3 succeeded");
+    expect(run.said.match(/x{1500000}[123]\n/g)?.map((text) => text.at(-2))).toEqual(["1", "2", "3"]);
+  });
 });
 
 describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, () => {
